@@ -103,7 +103,7 @@ func outputFile(t testing.TB, dir, name string) *os.File {
 	}
 	t.Cleanup(func() {
 		if t.Failed() {
-			t.Logf("natstest: the end of %s:\n%s", name, tail(f, 6<<10))
+			t.Logf("natstest: the end of %s:\n%s", name, tail(f, 4<<10))
 		}
 		if err := f.Close(); err != nil {
 			t.Errorf("natstest: %v", err)

@@ -18,7 +18,7 @@ type Cluster struct {
 
 // StartCluster starts a cluster of n server processes, named n1 and so on, and
 // returns when it is ready. The processes are stopped when the test ends. Each of
-adjust may change a node's configuration, except its name.
+// adjust may change a node's configuration, except its name.
 func StartCluster(t testing.TB, n int, adjust ...func(*ServerConfig)) *Cluster {
 	t.Helper()
 	for try := 1; ; try++ {

@@ -1,0 +1,134 @@
+package main
+
+import (
+	"bufio"
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"io"
+	"os"
+	"time"
+
+	"github.com/rs/zerolog"
+	"github.com/spf13/cobra"
+
+	"github.com/jetcrew/jetcrew/pkg/client"
+	"github.com/jetcrew/jetcrew/pkg/job"
+	"github.com/jetcrew/jetcrew/worker"
+)
+
+// demoWorkerCommand is what the demo calls itself with.
+const demoWorkerCommand = "demo-worker"
+
+// workerSetup is what the demo tells its workers, as one line of JSON on their standard input.
+type workerSetup struct {
+	URL     string
+	Root    string // directory of the files
+	Ledger  string
+	Log     string
+	Pause   time.Duration // of each handler
+	Version string
+}
+
+func (a *app) newDemoWorker() *cobra.Command {
+	return &cobra.Command{
+		Use:    demoWorkerCommand,
+		Short:  "The worker process of the demo",
+		Hidden: true,
+		Args:   cobra.NoArgs,
+		RunE:   func(*cobra.Command, []string) error { return a.demoWorker() },
+	}
+}
+
+func (a *app) demoWorker() error {
+	in := bufio.NewReader(a.stdin)
+	text, err := in.ReadBytes('\n')
+	if err != nil {
+		return usagef("this command is for the demo: it reads what to do from its standard input")
+	}
+	var setup workerSetup
+	if err := json.Unmarshal(text, &setup); err != nil {
+		return usagef("this command is for the demo: %w", err)
+	}
+	// The demo holds the other end open for as long as it lives.
+	go func() {
+		_, _ = io.Copy(io.Discard, in)
+		os.Exit(exitFailure)
+	}()
+	log := zerolog.New(a.stderr).Level(zerolog.InfoLevel).With().Timestamp().Int("pid", os.Getpid()).Logger()
+	ctx, cancel := context.WithTimeout(context.Background(), requestTimeout)
+	defer cancel()
+	c, err := client.Connect(ctx, client.Config{URLs: []string{setup.URL}, Name: "jetcrew-demo-worker", Logger: log})
+	if err != nil {
+		return err
+	}
+	defer c.Close()
+	h, err := newDemoHandlers(setup)
+	if err != nil {
+		return err
+	}
+	defer h.close()
+	w, err := worker.New(c.Store(), worker.Config{
+		Queues: map[string]int{job.DefaultQueue: demoSlots}, Lease: demoLease, Version: setup.Version, Logger: log,
+	})
+	if err != nil {
+		return err
+	}
+	worker.Handle(w, "demo.sha256", h.sha256)
+	worker.Handle(w, "demo.give-up", h.giveUp)
+	worker.Handle(w, "demo.probe", h.probe)
+	return a.runWorker(w, c.Store(), true, log)
+}
+
+// demoHandlers do the demo's jobs, and keep the ledger.
+type demoHandlers struct {
+	root   *os.Root
+	ledger *ledger
+	pause  time.Duration
+}
+
+func newDemoHandlers(setup workerSetup) (*demoHandlers, error) {
+	root, err := os.OpenRoot(setup.Root)
+	if err != nil {
+		return nil, fmt.Errorf("open the demo's directory: %w", err)
+	}
+	l, err := openLedger(setup.Ledger)
+	if err != nil {
+		return nil, errors.Join(err, root.Close())
+	}
+	return &demoHandlers{root, l, setup.Pause}, nil
+}
+
+func (h *demoHandlers) close() {
+	_ = h.root.Close() // opened for reading
+	_ = h.ledger.close()
+}
+
+func (h *demoHandlers) sha256(ctx context.Context, j *job.Job, in fileInput) (any, error) {
+	if err := h.ledger.write(ledgerStart, j); err != nil {
+		return nil, err
+	}
+	if err := wait(ctx, h.pause); err != nil {
+		return nil, err
+	}
+	if j.Attempts <= in.Fails {
+		return nil, errors.Join(fmt.Errorf("planned failure %d of %d", j.Attempts, in.Fails), h.ledger.write(ledgerFail, j))
+	}
+	d, err := digestFile(ctx, h.root, in.Path)
+	if err != nil {
+		return nil, err
+	}
+	return d, h.ledger.write(ledgerDone, j)
+}
+
+func (h *demoHandlers) giveUp(_ context.Context, j *job.Job, _ struct{}) (any, error) {
+	if err := h.ledger.write(ledgerStart, j); err != nil {
+		return nil, err
+	}
+	return nil, job.GiveUp(errors.New(giveUpReason))
+}
+
+func (h *demoHandlers) probe(_ context.Context, j *job.Job, _ struct{}) (any, error) {
+	return nil, h.ledger.write(ledgerStart, j)
+}

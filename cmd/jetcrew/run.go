@@ -1,0 +1,130 @@
+package main
+
+import (
+	"errors"
+	"fmt"
+	"io"
+	"os"
+	"os/signal"
+	"strings"
+	"syscall"
+
+	"github.com/spf13/cobra"
+
+	"github.com/jetcrew/jetcrew/pkg/job"
+)
+
+// The exit codes, as the help says them.
+const (
+	exitOK      = 0
+	exitFailure = 1
+	exitUsage   = 2
+	exitNoJob   = 3
+)
+
+const rootHelp = `jetcrew runs background jobs on NATS JetStream, with no other server.
+
+Settings come from flags, then from JETCREW_* in the environment, then from
+defaults; "jetcrew config" shows what is in effect.
+
+Exit codes:
+  0  done
+  1  it failed
+  2  wrong usage: a flag, an argument, a setting or an input file
+  3  there is no such job`
+
+const rootExample = `  # a server, a worker and example handlers in one process
+  jetcrew dev
+
+  # in another terminal
+  jetcrew enqueue echo --id hello --input '{"hello":"world"}'
+  jetcrew job get hello
+
+  # the whole of it on your own files, with a worker killed in the middle
+  jetcrew demo .`
+
+// app is one invocation. Its commands hang off newRoot.
+type app struct {
+	stdin          io.Reader
+	stdout, stderr io.Writer
+	environ        []string
+	started        bool // past the parsing of flags and arguments
+
+	// signals tells of SIGINT and SIGTERM until stop is called.
+	signals func() (ch <-chan os.Signal, stop func())
+}
+
+// run is the program without its process: the arguments after the name, and the exit code.
+func run(args []string, stdin io.Reader, stdout, stderr io.Writer) int {
+	a := &app{stdin: stdin, stdout: stdout, stderr: stderr, environ: os.Environ(), signals: processSignals}
+	return a.run(args)
+}
+
+func (a *app) run(args []string) int {
+	root := a.newRoot()
+	root.SetArgs(args)
+	err := root.Execute()
+	if err == nil {
+		return exitOK
+	}
+	fmt.Fprintf(a.stderr, "jetcrew: %s\n", oneLine(err))
+	switch {
+	case !a.started, isUsage(err):
+		return exitUsage
+	case errors.Is(err, job.ErrNotFound):
+		return exitNoJob
+	default:
+		return exitFailure
+	}
+}
+
+func (a *app) newRoot() *cobra.Command {
+	root := &cobra.Command{
+		Use:           "jetcrew",
+		Short:         "Background jobs on NATS JetStream",
+		Long:          rootHelp,
+		Example:       rootExample,
+		SilenceErrors: true,
+		SilenceUsage:  true,
+		Args:          cobra.NoArgs,
+		RunE:          func(cmd *cobra.Command, _ []string) error { return cmd.Help() },
+		PersistentPreRun: func(*cobra.Command, []string) {
+			a.started = true
+		},
+	}
+	root.SetIn(a.stdin)
+	root.SetOut(a.stdout)
+	root.SetErr(a.stderr)
+	addGlobalFlags(root)
+	root.AddCommand(a.newDev(), a.newWork(), a.newEnqueue(), a.newJob(), a.newDemo(), a.newDemoWorker(), a.newConfig(), a.newVersion())
+	return root
+}
+
+// usageError is a mistake of whoever typed the command.
+type usageError struct{ err error }
+
+func (e usageError) Error() string { return e.err.Error() }
+func (e usageError) Unwrap() error { return e.err }
+
+func usagef(format string, args ...any) error { return usageError{fmt.Errorf(format, args...)} }
+
+func isUsage(err error) bool {
+	var u usageError
+	var f *job.FieldError
+	return errors.As(err, &u) || errors.As(err, &f)
+}
+
+// oneLine is an error's text on one line, safe for a terminal.
+func oneLine(err error) string {
+	parts := strings.Split(strings.TrimSpace(err.Error()), "\n")
+	for i, p := range parts {
+		parts[i] = safe(p)
+	}
+	return strings.Join(parts, "; ")
+}
+
+func processSignals() (<-chan os.Signal, func()) {
+	ch := make(chan os.Signal, 2)
+	signal.Notify(ch, os.Interrupt, syscall.SIGTERM)
+	return ch, func() { signal.Stop(ch) }
+}

@@ -1,0 +1,134 @@
+package main
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"os"
+	"strings"
+	"sync"
+
+	"github.com/rs/zerolog"
+	"github.com/spf13/cobra"
+
+	"github.com/jetcrew/jetcrew/pkg/config"
+	"github.com/jetcrew/jetcrew/streams"
+	"github.com/jetcrew/jetcrew/worker"
+)
+
+func (a *app) newWork() *cobra.Command {
+	var names []string
+	var noLead bool
+	cmd := &cobra.Command{
+		Use:   "work",
+		Short: "Run a worker against a NATS server",
+		Long: `Takes jobs from its queues and runs them until it is told to stop.
+
+The handlers of this program are the example types, named with --builtin; a
+program of your own registers its handlers with the Go package worker.
+
+The first SIGINT or SIGTERM stops the taking of jobs, waits for those that run and
+exits with 0; the second exits at once with 1, and the jobs that ran are taken over
+by other workers once their leases lapse. It also exits with 1 when the connection
+is closed for good, and when too many handlers ignore their timeouts.
+
+` + builtinHelp,
+		Example: `  jetcrew work --builtin echo,sha256
+  jetcrew work --builtin sleep --queues default=8,slow=2 --no-lead`,
+		Args: cobra.NoArgs,
+		RunE: func(cmd *cobra.Command, _ []string) error {
+			types, err := checkBuiltins(names)
+			if err != nil {
+				return err
+			}
+			if len(types) == 0 {
+				return usagef("a worker without handlers would take no job: name example types with --builtin (%s), or build a worker of your own with the Go package worker", strings.Join(builtinTypes, ", "))
+			}
+			cfg, err := a.settings(cmd)
+			if err != nil {
+				return err
+			}
+			return a.work(cfg, types, !noLead)
+		},
+	}
+	cmd.Flags().StringSliceVar(&names, "builtin", nil, "example types to handle: "+strings.Join(builtinTypes, ", "))
+	cmd.Flags().BoolVar(&noLead, "no-lead", false, "leave housekeeping to other processes")
+	addWorkerFlags(cmd)
+	return cmd
+}
+
+func (a *app) work(cfg *config.Config, types []string, lead bool) error {
+	log := a.logger(cfg)
+	ctx, stop := a.untilSignal(context.Background())
+	c, err := a.connect(ctx, cfg, log)
+	stop()
+	if err != nil {
+		return err
+	}
+	defer c.Close()
+	b, err := openBuiltins(".")
+	if err != nil {
+		return fmt.Errorf("open the working directory: %w", err)
+	}
+	defer b.close()
+	w, err := worker.New(c.Store(), workerConfig(cfg, log))
+	if err != nil {
+		return err
+	}
+	b.register(w, types)
+	return a.runWorker(w, c.Store(), lead, log)
+}
+
+func workerConfig(cfg *config.Config, log zerolog.Logger) worker.Config {
+	return worker.Config{
+		Queues:       cfg.Queues.Map(),
+		Lease:        cfg.Lease,
+		Retry:        worker.RetryPolicy{Base: cfg.RetryBase, Max: cfg.RetryMax},
+		Timeout:      cfg.Timeout,
+		Grace:        cfg.Grace,
+		MaxStuck:     cfg.MaxStuck,
+		DrainTimeout: cfg.DrainTimeout,
+		Version:      programVersion(),
+		Logger:       log,
+	}
+}
+
+// runWorker runs w, and housekeeping beside it, until a signal or until w cannot go on.
+func (a *app) runWorker(w *worker.Worker, store *streams.Store, lead bool, log zerolog.Logger) error {
+	signals, stopSignals := a.signals()
+	defer stopSignals()
+	ctx, stop := context.WithCancel(context.Background())
+	var beside sync.WaitGroup
+	defer beside.Wait()
+	defer stop()
+	if lead {
+		beside.Go(func() { housekeep(ctx, w.ID(), store, log) })
+	}
+	ended := make(chan struct{})
+	defer close(ended)
+	beside.Go(func() { obey(signals, ended, stop, w.Kill, log) })
+	err := w.Run(ctx)
+	if errors.Is(err, worker.ErrKilled) {
+		return errors.New("stopped at once by a second signal: the jobs that ran will be taken over")
+	}
+	return err
+}
+
+// obey stops at the first signal and kills at the second.
+func obey(signals <-chan os.Signal, ended <-chan struct{}, stop, kill func(), log zerolog.Logger) {
+	for _, act := range []struct {
+		do  func()
+		say string
+	}{
+		{stop, "stopping: waiting for the jobs that run; a second signal exits at once"},
+		{kill, "exiting at once"},
+	} {
+		select {
+		case <-signals:
+			log.Warn().Msg(act.say)
+			act.do()
+		case <-ended:
+			return
+		}
+	}
+}

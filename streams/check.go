@@ -1,0 +1,240 @@
+package streams
+
+import (
+	"context"
+	"errors"
+	"time"
+
+	"github.com/jetcrew/jetcrew/pkg/job"
+)
+
+// check compares deliveries with their jobs' documents, all that came together with one read.
+func (c *consumer) check() {
+	for {
+		var batch []*claim
+		select {
+		case <-c.ctx.Done():
+			return
+		case cl := <-c.arrived:
+			batch = append(batch, cl)
+		}
+	more:
+		for len(batch) < maxFilters {
+			select {
+			case cl := <-c.arrived:
+				batch = append(batch, cl)
+			default:
+				break more
+			}
+		}
+		c.checkBatch(batch)
+		c.inCheck.Add(-int64(len(batch)))
+		c.jobs.poke()
+	}
+}
+
+func (c *consumer) checkBatch(batch []*claim) {
+	tails := make([]string, 0, len(batch))
+	todo := batch[:0:0]
+	for _, cl := range batch {
+		switch {
+		case cl.lapsed():
+			cl.drop()
+			continue
+		case cl.unreadable():
+			// Its subject is no job's, so no documents belong to it.
+			c.wg.Go(func() { c.setAside(cl, nil) })
+			continue
+		}
+		tails = append(tails, cl.rec.tail)
+		todo = append(todo, cl)
+	}
+	if len(todo) == 0 {
+		return
+	}
+	epoch, at := c.epoch.Load(), time.Now()
+	docs, _, err := c.s.documents(c.ctx, tails)
+	if err != nil {
+		if c.ctx.Err() == nil {
+			c.log.Debug().Err(err).Int("jobs", len(todo)).Msg("jobs could not be checked; trying again")
+		}
+		c.later(todo)
+		return
+	}
+	for _, cl := range todo {
+		cl.mu.Lock()
+		cl.checkedAt, cl.epoch, cl.hint = at, epoch, false
+		cl.mu.Unlock()
+		c.decide(cl, docs[cl.rec.tail])
+	}
+}
+
+// later checks deliveries again in a while. Their leases are renewed meanwhile, and where that fails for a
+// whole lease they are dropped.
+func (c *consumer) later(todo []*claim) {
+	c.wg.Go(func() {
+		if sleep(c.ctx, 100*time.Millisecond) != nil {
+			return
+		}
+		for _, cl := range todo {
+			c.queueCheck(cl)
+		}
+	})
+}
+
+// unreadable reports whether not even the subject of a delivery can be read.
+func (cl *claim) unreadable() bool { return cl.rec.bad != nil && cl.rec.Job.ID == "" }
+
+// decide does what the delivery table says about one delivery.
+func (c *consumer) decide(cl *claim, recs []record) {
+	if !holds(recs, cl.seq) && cl.rec.bad == nil {
+		// It may have gone, or a follower that is behind may have answered.
+		c.wg.Go(func() {
+			ctx, cancel := context.WithTimeout(c.ctx, requestTimeout)
+			defer cancel()
+			recs, err := c.s.fromLeader(ctx, cl.rec.tail)
+			if err != nil {
+				c.later([]*claim{cl})
+				return
+			}
+			c.act(cl, recs)
+		})
+		return
+	}
+	c.act(cl, recs)
+}
+
+func (c *consumer) act(cl *claim, recs []record) {
+	n := newest(recs)
+	// The answer to a claim or an end that this delivery wrote was lost, and the write was stored.
+	if n != nil && cl.wrote != "" && n.Writer == cl.wrote {
+		if n.state == stateRunning {
+			cl.adopt(&n.document, n.seq)
+			c.offer(cl)
+		} else {
+			c.wg.Go(func() { c.cleanUp(cl, recs) })
+		}
+		return
+	}
+	f := facts{now: c.s.Now()}
+	if n != nil && n.state == stateRunning && n.lapsed(f.now) {
+		reported, err := c.s.reported(c.ctx, n)
+		if err != nil {
+			c.later([]*claim{cl})
+			return
+		}
+		f.reported = reported
+	}
+	v := decide(delivery{seq: cl.seq, count: cl.count, bad: cl.rec.bad != nil}, recs, f)
+	switch v.action {
+	case actSetAside:
+		c.wg.Go(func() { c.setAside(cl, recs) })
+	case actLeave, actDrop:
+		cl.drop()
+	case actStart:
+		cl.mu.Lock()
+		cl.attempts = v.attempts + 1
+		cl.guard = last(recs)
+		cl.old = older(recs, n.Rev, cl.seq)
+		cl.mu.Unlock()
+		c.offer(cl)
+	case actClaim:
+		c.wg.Go(func() { c.claimFirst(cl, recs, v) })
+	case actEnd:
+		c.wg.Go(func() { c.endUnrun(cl, recs, v) })
+	case actCleanUp:
+		c.wg.Go(func() { c.cleanUp(cl, recs) })
+	}
+}
+
+// claimFirst writes a claim before its handler starts, since somebody had the job before.
+func (c *consumer) claimFirst(cl *claim, recs []record, v verdict) {
+	cl.writing.Lock()
+	defer cl.writing.Unlock()
+	n := newest(recs)
+	now := c.s.Now()
+	cl.mu.Lock()
+	cl.attempts = v.attempts + 1
+	cl.base = n.document
+	cl.started = job.Millis(now)
+	cl.old = older(recs, n.Rev, cl.seq)
+	if v.lost {
+		cl.base.Job.Attempts = v.attempts // the lost one is counted
+		cl.base.lost(now)
+		cl.base.Job.RunID = n.Job.RunID
+	}
+	cl.wrote = newWriter()
+	d := cl.running(cl.wrote, now)
+	guard := last(recs)
+	cl.mu.Unlock()
+	sent := time.Now()
+	seq, err := c.s.put(c.ctx, write{tail: cl.rec.tail, state: stateRunning, doc: &d, guard: guard})
+	if err != nil {
+		c.again(cl, err)
+		return
+	}
+	cl.adopt(&d, seq)
+	cl.mu.Lock()
+	cl.beaten = sent
+	cl.mu.Unlock()
+	if c.s.at(AfterClaimWrite) != nil {
+		return
+	}
+	c.offer(cl)
+}
+
+// again checks a delivery once more after a write of its own that was refused or had no answer: the documents
+// tell who came first, or what became of it.
+func (c *consumer) again(cl *claim, err error) {
+	if errors.Is(err, errGuard) {
+		c.queueCheck(cl)
+		return
+	}
+	c.later([]*claim{cl})
+}
+
+// endUnrun writes the end of a job whose last attempt was lost.
+func (c *consumer) endUnrun(cl *claim, recs []record, v verdict) {
+	n := newest(recs)
+	d := n.document.endLost(newWriter(), v.end, c.s.Now())
+	cl.mu.Lock()
+	cl.wrote = d.Writer
+	cl.mu.Unlock()
+	_, err := c.s.put(c.ctx, write{
+		tail: cl.rec.tail, state: v.end, doc: &d, guard: last(recs), ttl: c.s.cfg.Retention.of(v.end),
+	})
+	if err != nil {
+		c.again(cl, err)
+		return
+	}
+	c.log.Warn().Stringer("job", cl.rec.job().Key()).Str("status", string(v.end)).
+		Str("holder", n.Job.WorkerID).Msg("the last attempt was lost")
+	c.finish(cl, older(recs, d.Rev, cl.seq))
+}
+
+// endLost is the end of a job whose last attempt was lost.
+func (d *document) endLost(writer string, end state, now time.Time) document {
+	n := d.next(writer)
+	n.lost(now)
+	j := n.job()
+	j.UpdatedAt = job.Millis(now)
+	j.Error = job.LostError
+	j.StartedAt = time.Time{}
+	return n
+}
+
+// cleanUp finishes what somebody left undone after the job's newest document was written.
+func (c *consumer) cleanUp(cl *claim, recs []record) {
+	c.finish(cl, older(recs, newest(recs).Rev, cl.seq))
+}
+
+// finish deletes older documents and acks, in this order. Where a delete fails the ack is left out: the
+// redelivery goes on from there.
+func (c *consumer) finish(cl *claim, old []uint64) {
+	defer cl.end(nil)
+	if err := c.s.remove(c.ctx, old...); err != nil {
+		c.log.Debug().Err(err).Stringer("job", cl.rec.job().Key()).Msg("clean-up goes on at the next delivery")
+		return
+	}
+	cl.ack()
+}

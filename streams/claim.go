@@ -1,0 +1,298 @@
+package streams
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"sync"
+	"time"
+
+	"github.com/nats-io/nats.go"
+
+	"github.com/jetcrew/jetcrew/pkg/job"
+)
+
+// claim is a delivered job from the moment it arrives until it is settled or let go.
+type claim struct {
+	c     *consumer
+	rec   record // the ready document
+	seq   uint64 // of the ready message
+	count uint64 // of the delivery
+
+	writing sync.Mutex // held during each write to the job, so that one is resolved before the next begins
+
+	mu        sync.Mutex // guards what follows
+	reply     string     // where the newest delivery is acknowledged
+	beaten    time.Time  // when the store last heard that it is held, by this process's monotonic clock
+	checkedAt time.Time
+	epoch     int64
+	hint      bool // somebody says that the job changed
+	counted   bool // in the consumer's unclaimed
+	begun     time.Time
+	timer     *time.Timer
+	settling  bool
+	over      error // why it is not held any more
+	notify    func(error)
+	told      error // what notify has been, or is to be, called with
+
+	base     document // the newest document that is known to be this claim's
+	guard    uint64   // the last sequence seen on the job's filter
+	old      []uint64 // documents to delete once it is settled
+	attempts int      // used, this one included
+	wrote    string   // the writer of a claim that may have been stored
+	claimed  bool     // the claim is known to be stored
+	started  time.Time
+}
+
+var _ job.Claim = (*claim)(nil)
+
+// newClaim reads a delivery.
+func (c *consumer) newClaim(m *nats.Msg) (*claim, error) {
+	meta, err := m.Metadata()
+	if err != nil {
+		return nil, fmt.Errorf("reading a delivery: %w", err)
+	}
+	rec := c.s.names.record(message{
+		subject: m.Subject, header: m.Header, data: m.Data, seq: meta.Sequence.Stream, time: meta.Timestamp,
+	})
+	now := time.Now()
+	return &claim{
+		c: c, rec: rec, seq: rec.seq, count: meta.NumDelivered, reply: m.Reply, beaten: now, counted: true,
+		epoch: c.epoch.Load(), base: rec.document, guard: rec.seq, attempts: rec.Job.Attempts + 1,
+	}, nil
+}
+
+// redelivered notes where a newer delivery of what is held already is acknowledged.
+func (cl *claim) redelivered(reply string) {
+	cl.mu.Lock()
+	defer cl.mu.Unlock()
+	cl.reply = reply
+}
+
+// lapsed reports whether the store has not heard for a lease that the job is held.
+func (cl *claim) lapsed() bool {
+	cl.mu.Lock()
+	defer cl.mu.Unlock()
+	return time.Since(cl.beaten) > cl.c.info.lease
+}
+
+// stale reports whether what was checked has to be checked again before it starts.
+func (cl *claim) stale() bool {
+	cl.mu.Lock()
+	defer cl.mu.Unlock()
+	return cl.hint || cl.epoch != cl.c.epoch.Load() || time.Since(cl.checkedAt) > claimDelay
+}
+
+// begin hands the claim to a caller, or answers false if it cannot be started as it is: it is then checked
+// again, or dropped.
+func (cl *claim) begin() bool {
+	c := cl.c
+	if cl.lapsed() {
+		cl.drop()
+		return false
+	}
+	cl.mu.Lock()
+	claimed := cl.claimed
+	cl.mu.Unlock()
+	if !claimed && cl.stale() {
+		c.queueCheck(cl)
+		return false
+	}
+	cl.mu.Lock()
+	defer cl.mu.Unlock()
+	if cl.over != nil {
+		return false
+	}
+	cl.begun = time.Now()
+	if cl.started.IsZero() {
+		cl.started = job.Millis(c.s.Now())
+	}
+	if !cl.claimed {
+		cl.timer = time.AfterFunc(claimDelay, cl.writeClaim)
+	}
+	cl.taken()
+	return true
+}
+
+// taken takes the claim out of what Drain waits for. Called with mu held.
+func (cl *claim) taken() {
+	if cl.counted {
+		cl.counted = false
+		cl.c.unclaimed.Done()
+	}
+}
+
+// Job is the job as it was claimed. See job.Claim.
+func (cl *claim) Job() *job.Job {
+	cl.mu.Lock()
+	defer cl.mu.Unlock()
+	r := record{document: cl.base, time: cl.rec.time}
+	j := r.public()
+	j.Status = job.Running
+	j.Attempts = cl.attempts
+	j.WorkerID = cl.c.cfg.WorkerID
+	j.StartedAt = cl.started
+	if !cl.claimed {
+		j.LeaseUntil = cl.started.Add(cl.c.info.lease)
+	}
+	return j
+}
+
+// Notify registers who is told when the hold ends. See job.Claim.
+func (cl *claim) Notify(fn func(error)) {
+	cl.mu.Lock()
+	defer cl.mu.Unlock()
+	if cl.notify != nil {
+		return
+	}
+	cl.notify = fn
+	if cl.told != nil {
+		go fn(cl.told)
+	}
+}
+
+// tell passes on, once, why the handler should stop. Called with mu held.
+func (cl *claim) tell(err error) {
+	if cl.told != nil {
+		return
+	}
+	cl.told = err
+	if cl.notify != nil {
+		go cl.notify(err)
+	}
+}
+
+// end lets go of the claim, for the given reason; nil after it was settled. Only the first one counts.
+func (cl *claim) end(why error) {
+	cl.mu.Lock()
+	if cl.over == nil {
+		cl.over = job.ErrLeaseLost
+		if why != nil {
+			cl.tell(why)
+		}
+	}
+	cl.stopTimer()
+	cl.taken()
+	cl.mu.Unlock()
+	cl.c.release(cl)
+}
+
+// drop lets go of a job that is not this one's: no write, no ack.
+func (cl *claim) drop() { cl.end(job.ErrLeaseLost) }
+
+// stopTimer is called with mu held.
+func (cl *claim) stopTimer() {
+	if cl.timer != nil {
+		cl.timer.Stop()
+	}
+}
+
+// Abandon lets the lease lapse. See job.Claim.
+func (cl *claim) Abandon() { cl.drop() }
+
+// ack removes the ready message: it is the last thing to do, since the message is what makes somebody finish
+// what was left undone.
+func (cl *claim) ack() {
+	cl.mu.Lock()
+	reply := cl.reply
+	cl.mu.Unlock()
+	// A lost ack costs a redelivery, which finds that there is nothing left to do.
+	_ = cl.c.s.nc.Publish(reply, nil)
+}
+
+// running is the claim's document: base with the next rev, held by this worker.
+func (cl *claim) running(writer string, now time.Time) document {
+	d := cl.base.next(writer)
+	d.Claim, d.Claims = writer, cl.seq
+	j := d.job()
+	j.Attempts = cl.attempts
+	j.WorkerID = cl.c.cfg.WorkerID
+	j.StartedAt = cl.started
+	j.LeaseUntil = job.Millis(now.Add(cl.c.info.lease))
+	j.Error = ""
+	return d
+}
+
+// writeClaim makes a started job's claim known, so that others see who runs it.
+func (cl *claim) writeClaim() {
+	cl.writing.Lock()
+	defer cl.writing.Unlock()
+	cl.mu.Lock()
+	if cl.over != nil || cl.claimed || cl.settling {
+		cl.mu.Unlock()
+		return
+	}
+	writer := newWriter()
+	cl.wrote = writer
+	d := cl.running(writer, cl.c.s.Now())
+	guard := cl.guard
+	cl.mu.Unlock()
+
+	w := write{tail: cl.rec.tail, state: stateRunning, doc: &d, guard: guard}
+	seq, w, recs, err := cl.c.s.settled(cl.c.ctx, w, func(recs []record) (write, bool) {
+		if !cl.stillReady(recs) {
+			return w, false
+		}
+		w.guard = last(recs)
+		return w, true
+	})
+	if err == nil {
+		cl.adopt(w.doc, seq)
+		return
+	}
+	if errors.Is(err, job.ErrLeaseLost) {
+		cl.lost(recs)
+		return
+	}
+	if cl.c.ctx.Err() == nil {
+		cl.c.log.Warn().Err(err).Stringer("job", cl.rec.job().Key()).Msg("claim not written; the job goes on")
+	}
+}
+
+// adopt takes a claim that was stored as the base of what is written next.
+func (cl *claim) adopt(d *document, seq uint64) {
+	cl.mu.Lock()
+	defer cl.mu.Unlock()
+	cl.base, cl.guard, cl.claimed, cl.wrote = *d, seq, true, d.Claim
+}
+
+// stillReady reports whether the job is as it was delivered: the very document that is held is the newest.
+func (cl *claim) stillReady(recs []record) bool {
+	n := newest(recs)
+	return n != nil && n.seq == cl.seq && n.Writer == cl.rec.Writer
+}
+
+// mine reports whether the newest document is a claim that this very run wrote, flagged or not. (The same
+// worker, attempt and sequence would not be enough: a handler that outlived its lease and its successor in the
+// same process have those in common.)
+func (cl *claim) mine(n *record) bool {
+	return n != nil && n.state == stateRunning && cl.wrote != "" && n.Claim == cl.wrote
+}
+
+// lost is called when the job's documents say that somebody else holds it, or has ended it.
+func (cl *claim) lost(recs []record) {
+	why := job.ErrLeaseLost
+	if n := newest(recs); n != nil && n.state == stateCancelled {
+		why = job.ErrCancelRequested // cancelled before the claim could be read
+	}
+	cl.end(why)
+}
+
+// errSettled: a claim was settled before.
+var errSettled = fmt.Errorf("%w: it was settled already", job.ErrLeaseLost)
+
+// Heartbeat renews the claim. See job.Claim.
+func (cl *claim) Heartbeat(ctx context.Context) error {
+	cl.mu.Lock()
+	over := cl.over
+	cl.mu.Unlock()
+	if over != nil {
+		return over
+	}
+	if err := cl.c.renew(ctx, []*claim{cl}); err != nil {
+		return fmt.Errorf("heartbeat of %s: %w", cl.rec.job().Key(), err)
+	}
+	cl.mu.Lock()
+	defer cl.mu.Unlock()
+	return cl.over
+}

@@ -1,0 +1,200 @@
+package streams
+
+import (
+	"context"
+	"time"
+
+	"github.com/nats-io/nats.go"
+
+	"github.com/jetcrew/jetcrew/pkg/job"
+)
+
+var inProgress = []byte("+WPI")
+
+// beat renews what is held at a third of the lease, and lets go of what could not be renewed for a whole one:
+// by then others may run it.
+func (c *consumer) beat() {
+	lease := c.info.lease
+	renewal := time.NewTicker(lease / 3)
+	defer renewal.Stop()
+	lapse := time.NewTicker(lease / 12)
+	defer lapse.Stop()
+	done := make(chan struct{}, 1)
+	renewing, failures := false, 0
+	for {
+		select {
+		case <-c.ctx.Done():
+			if renewing {
+				<-done
+			}
+			return
+		case <-done:
+			renewing = false
+		case <-lapse.C:
+			c.letGo()
+		case <-renewal.C:
+			c.letGo()
+			if renewing {
+				continue
+			}
+			renewing = true
+			go func() {
+				ctx, cancel := context.WithTimeout(c.ctx, lease/2)
+				defer cancel()
+				failures = c.logBeat(c.renew(ctx, c.holding()), failures)
+				done <- struct{}{}
+			}()
+		}
+	}
+}
+
+// logBeat tells of an outage once when it begins and once when it ends.
+func (c *consumer) logBeat(err error, failures int) int {
+	switch {
+	case c.ctx.Err() != nil:
+		return failures
+	case err != nil:
+		if failures == 0 {
+			c.log.Warn().Err(err).Msg("heartbeats fail")
+		}
+		return failures + 1
+	case failures > 0:
+		c.log.Info().Int("failed", failures).Msg("heartbeats succeed again")
+	}
+	return 0
+}
+
+// letGo drops what has not been renewed for a lease. What is being settled goes on: its write is guarded.
+func (c *consumer) letGo() {
+	for _, cl := range c.holding() {
+		cl.mu.Lock()
+		gone := !cl.settling && time.Since(cl.beaten) > c.info.lease
+		cl.mu.Unlock()
+		if gone {
+			c.log.Warn().Stringer("job", cl.rec.job().Key()).Msg("no heartbeat for a lease; letting go of the job")
+			cl.drop()
+		}
+	}
+}
+
+// renew looks at claims again, renews those that are still held, and says so. Only then do they count as
+// renewed, as of when it began.
+func (c *consumer) renew(ctx context.Context, claims []*claim) error {
+	from := time.Now()
+	if err := c.examine(ctx, claims); err != nil {
+		return err
+	}
+	var held []*claim
+	for _, cl := range claims {
+		cl.mu.Lock()
+		over, reply := cl.over, cl.reply
+		cl.mu.Unlock()
+		if over != nil {
+			continue
+		}
+		if err := c.s.nc.Publish(reply, inProgress); err != nil {
+			return err
+		}
+		held = append(held, cl)
+	}
+	if err := c.beatPresence(ctx, c.holding()); err != nil {
+		return err
+	}
+	for _, cl := range held {
+		cl.mu.Lock()
+		if from.After(cl.beaten) {
+			cl.beaten = from
+		}
+		cl.mu.Unlock()
+	}
+	return nil
+}
+
+// examine compares what is held with the documents: it passes on cancellations, and lets go of what belongs to
+// somebody else.
+func (c *consumer) examine(ctx context.Context, claims []*claim) error {
+	if len(claims) == 0 {
+		return nil
+	}
+	tails := make([]string, 0, len(claims))
+	for _, cl := range claims {
+		if !cl.unreadable() {
+			tails = append(tails, cl.rec.tail)
+		}
+	}
+	docs, _, err := c.s.documents(ctx, tails)
+	if err != nil {
+		return err
+	}
+	for _, cl := range claims {
+		if cl.unreadable() || cl.holds(docs[cl.rec.tail]) {
+			continue
+		}
+		// A follower that is behind may have answered.
+		recs, err := c.s.fromLeader(ctx, cl.rec.tail)
+		if err != nil {
+			return err
+		}
+		if !cl.holds(recs) {
+			cl.lost(recs)
+		}
+	}
+	return nil
+}
+
+// holds reports whether the job's documents say that this claim stands. It takes over a flag that was set on
+// it.
+func (cl *claim) holds(recs []record) bool {
+	cl.mu.Lock()
+	defer cl.mu.Unlock()
+	if cl.settling || cl.over != nil {
+		return true // whoever writes the end finds out
+	}
+	n := newest(recs)
+	if cl.mine(n) {
+		if n.Rev >= cl.base.Rev {
+			cl.base, cl.guard, cl.claimed = n.document, last(recs), true
+		}
+		if n.Job.CancelRequested {
+			cl.tell(job.ErrCancelRequested)
+		}
+		return true
+	}
+	return cl.stillReady(recs)
+}
+
+// hinted hears that an operator did something to a job of this queue.
+func (c *consumer) hinted(m *nats.Msg) {
+	for _, cl := range c.holding() {
+		if m.Subject != c.s.names.cancelHint(cl.rec.tail) {
+			continue
+		}
+		cl.mu.Lock()
+		cl.hint = true
+		cl.mu.Unlock()
+		c.lookAgain([]*claim{cl})
+	}
+}
+
+// lookAgain has claims examined soon. It never waits: at the latest the next heartbeat looks.
+func (c *consumer) lookAgain(claims []*claim) {
+	select {
+	case c.looks <- claims:
+	default:
+	}
+}
+
+func (c *consumer) look() {
+	for {
+		select {
+		case <-c.ctx.Done():
+			return
+		case claims := <-c.looks:
+			ctx, cancel := context.WithTimeout(c.ctx, requestTimeout)
+			if err := c.examine(ctx, claims); err != nil && c.ctx.Err() == nil {
+				c.log.Debug().Err(err).Msg("claims could not be looked at; the next heartbeat does")
+			}
+			cancel()
+		}
+	}
+}

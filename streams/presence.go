@@ -1,0 +1,104 @@
+package streams
+
+import (
+	"context"
+	"errors"
+	"os"
+	"time"
+
+	"github.com/nats-io/nats.go"
+	"github.com/nats-io/nats.go/jetstream"
+
+	"github.com/jetcrew/jetcrew/pkg/job"
+)
+
+// Presence is what a worker says of itself at each heartbeat, one entry per queue. It counts for a lease at a
+// time.
+type Presence struct {
+	Worker    string                   `json:"worker"`
+	Queue     string                   `json:"queue"`
+	Host      string                   `json:"host,omitzero"`
+	PID       int                      `json:"pid"`
+	Version   string                   `json:"version,omitzero"`
+	Slots     int                      `json:"slots"`
+	StartedAt time.Time                `json:"startedAt"`
+	BeatAt    time.Time                `json:"beatAt"`
+	Claims    map[string]PresenceClaim `json:"claims,omitzero"` // by the name of the claim
+}
+
+// PresenceClaim is a claim whose job a worker runs now.
+type PresenceClaim struct {
+	Space string    `json:"space"`
+	ID    string    `json:"id"`
+	Until time.Time `json:"until"` // for how long this report counts
+}
+
+func presenceKey(worker, queue string) string { return escape(worker) + "." + queueToken(queue) }
+
+// beatPresence writes this consumer's presence.
+func (c *consumer) beatPresence(ctx context.Context, claims []*claim) error {
+	host, _ := os.Hostname() // only for people to read
+	now := job.Millis(c.s.Now())
+	p := Presence{
+		Worker: c.cfg.WorkerID, Queue: c.cfg.Queue, Host: host, PID: os.Getpid(), Version: c.cfg.Version,
+		Slots: c.cfg.Slots, StartedAt: job.Millis(c.started), BeatAt: now,
+	}
+	until := now.Add(c.info.lease)
+	for _, cl := range claims {
+		cl.mu.Lock()
+		if cl.claimed {
+			if p.Claims == nil {
+				p.Claims = make(map[string]PresenceClaim)
+			}
+			p.Claims[cl.base.Claim] = PresenceClaim{Space: cl.rec.Job.Space, ID: cl.rec.Job.ID, Until: until}
+		}
+		cl.mu.Unlock()
+	}
+	body, err := job.Encode(p)
+	if err != nil {
+		return err
+	}
+	m := &nats.Msg{
+		Subject: "$KV." + c.s.names.workersBucket() + "." + presenceKey(c.cfg.WorkerID, c.cfg.Queue),
+		Data:    body,
+		Header:  nats.Header{jetstream.MsgTTLHeader: []string{seconds(c.info.lease + time.Second)}},
+	}
+	_, err = c.s.send(ctx, m)
+	if errors.Is(err, job.ErrUnknown) && ctx.Err() == nil {
+		// The bucket may have been deleted by hand; the next heartbeat needs it.
+		return errors.Join(err, c.s.ensureWorkers(ctx))
+	}
+	return err
+}
+
+// withdrawPresence removes this consumer's entry.
+func (c *consumer) withdrawPresence() {
+	ctx, cancel := context.WithTimeout(context.Background(), time.Second)
+	defer cancel()
+	err := c.s.kv.Purge(ctx, presenceKey(c.cfg.WorkerID, c.cfg.Queue), jetstream.PurgeTTL(time.Minute))
+	if err != nil {
+		c.log.Debug().Err(err).Msg("presence not withdrawn; it goes by itself")
+	}
+}
+
+// reported reports whether a worker says that it runs this very claim now.
+func (s *Store) reported(ctx context.Context, n *record) (bool, error) {
+	if n.Job.WorkerID == "" || n.Claim == "" {
+		return false, nil
+	}
+	ctx, cancel := context.WithTimeout(ctx, requestTimeout)
+	defer cancel()
+	entry, err := s.kv.Get(ctx, presenceKey(n.Job.WorkerID, n.Job.Queue))
+	if errors.Is(err, jetstream.ErrKeyNotFound) {
+		return false, nil
+	}
+	if err != nil {
+		return false, err
+	}
+	var p Presence
+	if err := job.Decode(entry.Value(), &p); err != nil {
+		return false, nil //nolint:nilerr // what cannot be read reports nothing
+	}
+	c, ok := p.Claims[n.Claim]
+	return ok && s.Now().Before(c.Until), nil
+}

@@ -1,0 +1,187 @@
+package streams
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"time"
+
+	"github.com/jetcrew/jetcrew/pkg/job"
+)
+
+// Settle ends the attempt. See job.Claim.
+//
+// It writes the next document first, then deletes the older ones by sequence, and acks last: the ready message
+// is what makes somebody finish what a crash left undone.
+func (cl *claim) Settle(ctx context.Context, o job.Outcome) (*job.Job, error) {
+	if !o.Status.Terminal() && o.Status != job.Pending {
+		return nil, &job.FieldError{Field: "status", Reason: fmt.Sprintf("a claim cannot be settled as %q", o.Status)}
+	}
+	if o.Result != nil && !o.Result.IsValid() {
+		return nil, &job.FieldError{Field: "result", Reason: "is not valid JSON"}
+	}
+	key := cl.rec.job().Key()
+	if err := cl.c.s.at(BeforeSettle); err != nil {
+		return nil, err
+	}
+	if err := cl.beginSettle(); err != nil {
+		return nil, fmt.Errorf("settle %s: %w", key, err)
+	}
+	cl.writing.Lock() // a claim that is being written is resolved first
+	defer cl.writing.Unlock()
+	seq, w, recs, err := cl.writeOutcome(ctx, o)
+	switch {
+	case errors.Is(err, job.ErrLeaseLost):
+		cl.lost(recs)
+		return nil, fmt.Errorf("settle %s: %w", key, err)
+	case err != nil:
+		cl.mu.Lock()
+		cl.settling = false
+		cl.mu.Unlock()
+		return nil, fmt.Errorf("settle %s: %w", key, err)
+	}
+	if err := cl.c.s.at(AfterSettle); err != nil {
+		return nil, err
+	}
+	rec := record{document: *w.doc, state: w.state, seq: seq, time: w.doc.Job.UpdatedAt}
+	return rec.public(), cl.finishSettle(ctx, w, recs)
+}
+
+func (cl *claim) beginSettle() error {
+	cl.mu.Lock()
+	defer cl.mu.Unlock()
+	if cl.over != nil {
+		return cl.over
+	}
+	if cl.settling {
+		return errSettled
+	}
+	cl.settling = true
+	cl.stopTimer()
+	if !cl.begun.IsZero() {
+		cl.c.ran(time.Since(cl.begun))
+	}
+	return nil
+}
+
+// writeOutcome writes the document that follows from an outcome, until it is known to stand or to have lost.
+func (cl *claim) writeOutcome(ctx context.Context, o job.Outcome) (uint64, write, []record, error) {
+	cl.mu.Lock()
+	w := cl.outcome(o)
+	cl.mu.Unlock()
+	return cl.c.s.settled(ctx, w, func(recs []record) (write, bool) {
+		n := newest(recs)
+		cl.mu.Lock()
+		defer cl.mu.Unlock()
+		switch {
+		case cl.mine(n):
+			if n.Rev >= w.doc.Rev { // flagged, or the claim's own write is only known now
+				cl.base, cl.claimed = n.document, true
+				cl.guard = last(recs)
+				w = cl.outcome(o)
+			}
+		case !cl.stillReady(recs):
+			return w, false
+		}
+		cl.guard = last(recs)
+		w.guard = cl.guard
+		return w, true
+	})
+}
+
+// outcome is the write that an outcome asks for. Called with mu held.
+func (cl *claim) outcome(o job.Outcome) write {
+	s := cl.c.s
+	now := job.Millis(s.Now())
+	d := cl.base.next(newWriter())
+	j := d.job()
+	st := state(o.Status)
+	switch {
+	case o.Status == job.Pending && j.CancelRequested:
+		st = stateCancelled
+	case o.Status == job.Pending && !o.Refund && cl.attempts >= j.MaxAttempts:
+		st = stateDead
+	case o.Status == job.Pending && o.Delay > 0:
+		st = stateDue
+	case o.Status == job.Pending:
+		st = stateReady
+	}
+	j.Attempts = cl.attempts
+	j.Error = job.CutError(o.Error)
+	j.WorkerID = cl.c.cfg.WorkerID
+	if o.RunID != "" {
+		j.RunID = o.RunID
+	}
+	j.Result = nil
+	if st == stateSucceeded {
+		j.Result = o.Result
+	}
+	if !o.Refund {
+		status := o.AttemptStatus()
+		if st == stateCancelled {
+			status = job.AttemptCancelled
+		}
+		j.AddAttempt(job.Attempt{
+			Status: status, StartedAt: cl.started, EndedAt: now,
+			WorkerID: j.WorkerID, RunID: j.RunID, Error: o.Error,
+		})
+	}
+	if !st.terminal() {
+		if o.Refund {
+			j.Attempts--
+		}
+		j.WorkerID = ""
+		j.RunAt = job.CeilMillis(now.Add(o.Delay))
+		// It stays suspect: whoever had it before may have vanished while running it.
+		d.ClaimFirst = o.Refund && !cl.claimed && (cl.count > 1 || cl.rec.ClaimFirst)
+	}
+	j.StartedAt = time.Time{}
+	j.UpdatedAt = now
+	w := write{tail: cl.rec.tail, state: st, doc: &d, guard: cl.guard}
+	if st.terminal() {
+		w.ttl = s.cfg.Retention.of(st)
+	}
+	return w
+}
+
+// finishSettle does what a redelivery would do as well: it deletes what is older, and acks. The settlement
+// stands, whatever becomes of that.
+func (cl *claim) finishSettle(ctx context.Context, w write, recs []record) error {
+	defer cl.end(nil)
+	s := cl.c.s
+	cl.mu.Lock()
+	old := cl.old
+	if cl.claimed && w.state != stateRunning {
+		old = append(old, cl.guard)
+	}
+	cl.mu.Unlock()
+	if recs != nil {
+		old = older(recs, w.doc.Rev, cl.seq)
+	}
+	if err := s.remove(ctx, old...); err != nil {
+		cl.c.log.Debug().Err(err).Stringer("job", cl.rec.job().Key()).Msg("clean-up goes on at the next delivery")
+		return nil
+	}
+	if err := s.at(BeforeAck); err != nil {
+		return err
+	}
+	cl.ack()
+	return s.at(AfterAck)
+}
+
+// handBack gives an unstarted job to whoever comes next: refunded, at once.
+func (cl *claim) handBack() {
+	if cl.lapsed() || cl.rec.bad != nil {
+		cl.drop()
+		return
+	}
+	ctx, cancel := context.WithTimeout(cl.c.ctx, cl.c.info.lease)
+	defer cancel()
+	_, err := cl.Settle(ctx, job.HandBack(0, "not started: the worker was shutting down"))
+	if err != nil {
+		if !errors.Is(err, job.ErrLeaseLost) {
+			cl.c.log.Warn().Err(err).Msg("a job could not be handed back; it goes on when its lease is over")
+		}
+		cl.drop()
+	}
+}

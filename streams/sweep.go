@@ -1,0 +1,283 @@
+package streams
+
+import (
+	"container/heap"
+	"context"
+	"errors"
+	"fmt"
+	"strconv"
+	"sync"
+	"time"
+
+	"github.com/jetcrew/jetcrew/pkg/job"
+)
+
+const (
+	// lateDue is how long past its instant a due document may stand before it is moved without a wake.
+	lateDue = 10 * time.Second
+	// sweepBatch is how many documents one read of housekeeping takes.
+	sweepBatch = 500
+	// sweepBytes bounds such a read.
+	sweepBytes = 8 << 20
+)
+
+// SweepReport counts what one round of housekeeping repaired.
+type SweepReport struct {
+	LostReady int // claims whose ready message, lease and holder were gone
+	LateDue   int // due documents that no alarm had moved
+	Older     int // documents older than their job's newest
+}
+
+// Repaired is the number of repairs.
+func (r SweepReport) Repaired() int { return r.LostReady + r.LateDue + r.Older }
+
+// sweeper remembers what housekeeping has seen: due documents by their instants, up to a sequence. It holds
+// about 150 bytes for each job that waits for its instant.
+type sweeper struct {
+	mu    sync.Mutex
+	upTo  uint64
+	due   dueHeap
+	older map[uint64]bool // documents that were older than their job's newest in the last round
+}
+
+type dueEntry struct {
+	at   time.Time
+	tail string
+}
+
+type dueHeap []dueEntry
+
+func (h dueHeap) Len() int           { return len(h) }
+func (h dueHeap) Less(i, j int) bool { return h[i].at.Before(h[j].at) }
+func (h dueHeap) Swap(i, j int)      { h[i], h[j] = h[j], h[i] }
+func (h *dueHeap) Push(x any)        { *h = append(*h, x.(dueEntry)) }
+func (h *dueHeap) Pop() any {
+	old := *h
+	e := old[len(old)-1]
+	*h = old[:len(old)-1]
+	return e
+}
+
+// Sweep makes one round of housekeeping: it mends what crashes and server faults leave behind, by the same
+// guarded writes as everyone. Any number of processes may do it at a time; one is enough. It is to be called
+// every few seconds.
+func (s *Store) Sweep(ctx context.Context) (SweepReport, error) {
+	s.sweep.mu.Lock()
+	defer s.sweep.mu.Unlock()
+	var rep SweepReport
+	if err := s.sweepRunning(ctx, &rep); err != nil {
+		return rep, fmt.Errorf("housekeeping: claims: %w", err)
+	}
+	if err := s.sweepDue(ctx, &rep); err != nil {
+		return rep, fmt.Errorf("housekeeping: due jobs: %w", err)
+	}
+	return rep, nil
+}
+
+// scan reads the stream's messages of one state from a sequence on, in batches, and answers where to go on.
+func (s *Store) scan(ctx context.Context, st state, from uint64, each func([]record) error) (uint64, error) {
+	for {
+		c, err := s.read.get(ctx, directRequest{
+			Seq: max(from, 1), NextFor: s.names.stateFilter(st), Batch: sweepBatch, MaxBytes: sweepBytes,
+		})
+		if errors.Is(err, errRetry) {
+			continue // ctx bounds it
+		}
+		if err != nil {
+			return from, err
+		}
+		if len(c.msgs) == 0 {
+			return from, nil
+		}
+		recs := make([]record, len(c.msgs))
+		for i, m := range c.msgs {
+			recs[i] = s.names.record(m)
+		}
+		from = recs[len(recs)-1].seq + 1
+		if err := each(recs); err != nil {
+			return from, err
+		}
+		if left, err := strconv.Atoi(header(c.end, "Nats-Num-Pending")); err == nil && left == 0 {
+			return from, nil
+		}
+	}
+}
+
+// sweepRunning looks at all claims: there are no more of them than the fleet runs jobs.
+func (s *Store) sweepRunning(ctx context.Context, rep *SweepReport) error {
+	seen := make(map[uint64]bool)
+	_, err := s.scan(ctx, stateRunning, 1, func(claims []record) error {
+		tails := make([]string, 0, len(claims))
+		for i := range claims {
+			tails = append(tails, claims[i].tail)
+		}
+		docs, _, err := s.documents(ctx, tails)
+		if err != nil {
+			return err
+		}
+		for t, recs := range docs {
+			if err := s.sweepJob(ctx, t, recs, seen, rep); err != nil {
+				return err
+			}
+		}
+		return nil
+	})
+	s.sweep.older = seen
+	return err
+}
+
+// sweepJob mends one job that has a claim.
+func (s *Store) sweepJob(ctx context.Context, tail string, recs []record, seen map[uint64]bool, rep *SweepReport) error {
+	n := newest(recs)
+	if n == nil || n.bad != nil {
+		return nil
+	}
+	if n.state != stateRunning {
+		return s.sweepOlder(ctx, recs, seen, rep)
+	}
+	for i := range recs {
+		if recs[i].state == stateReady {
+			return nil // its redelivery does what is to be done
+		}
+	}
+	if !n.lapsed(s.Now()) {
+		return nil
+	}
+	reported, err := s.reported(ctx, n)
+	if err != nil || reported {
+		return err
+	}
+	// Only the leader's word counts before an attempt is taken from somebody.
+	if recs, err = s.fromLeader(ctx, tail); err != nil {
+		return err
+	}
+	now := newest(recs)
+	if now == nil || now.seq != n.seq || len(recs) != 1 {
+		return nil
+	}
+	return s.revive(ctx, tail, now, rep)
+}
+
+// revive goes on with a job whose ready message is gone, and whose holder is too.
+func (s *Store) revive(ctx context.Context, tail string, n *record, rep *SweepReport) error {
+	writer, at := newWriter(), s.Now()
+	w := write{tail: tail, guard: n.seq}
+	switch {
+	case n.Job.CancelRequested:
+		w.state = stateCancelled
+	case n.Job.Attempts >= n.Job.MaxAttempts:
+		w.state = stateDead
+	default:
+		w.state = stateReady
+	}
+	d := n.document.endLost(writer, w.state, at)
+	if w.state == stateReady {
+		d.Job.WorkerID = ""
+		d.Job.RunAt = job.Millis(at)
+	} else {
+		w.ttl = s.cfg.Retention.of(w.state)
+	}
+	w.doc = &d
+	if _, err := s.put(ctx, w); err != nil {
+		if errors.Is(err, errGuard) || retryable(err) {
+			return nil // the next round looks again
+		}
+		return err
+	}
+	rep.LostReady++
+	s.log.Warn().Str("job", n.job().Key().String()).Str("holder", n.Job.WorkerID).Str("now", string(w.state)).
+		Msg("housekeeping: a claim had lost its ready message and its holder")
+	if err := s.at(AfterSweepWrite); err != nil {
+		return err
+	}
+	return s.remove(ctx, n.seq)
+}
+
+// sweepOlder deletes documents that are older than their job's newest, unless they may be about to be: whoever
+// wrote the newest one deletes them right after.
+func (s *Store) sweepOlder(ctx context.Context, recs []record, seen map[uint64]bool, rep *SweepReport) error {
+	n := newest(recs)
+	for i := range recs {
+		r := &recs[i]
+		if r.Rev >= n.Rev || r.state == stateReady {
+			continue // a ready message is delivered again, and cleaned up then
+		}
+		if !s.sweep.older[r.seq] {
+			seen[r.seq] = true
+			continue
+		}
+		if err := s.remove(ctx, r.seq); err != nil {
+			return err
+		}
+		rep.Older++
+		s.log.Info().Str("job", r.job().Key().String()).Str("state", string(r.state)).Uint64("rev", r.Rev).
+			Msg("housekeeping: deleted a document older than its job's newest")
+	}
+	return nil
+}
+
+// sweepDue moves due documents whose alarm was lost.
+func (s *Store) sweepDue(ctx context.Context, rep *SweepReport) error {
+	sw := &s.sweep
+	next, err := s.scan(ctx, stateDue, sw.upTo, func(recs []record) error {
+		for i := range recs {
+			if r := &recs[i]; r.bad == nil {
+				heap.Push(&sw.due, dueEntry{r.Job.RunAt, r.tail})
+			}
+		}
+		return nil
+	})
+	sw.upTo = next
+	if err != nil {
+		return err
+	}
+	late := s.Now().Add(-lateDue)
+	for len(sw.due) > 0 && sw.due[0].at.Before(late) {
+		var tails []string
+		for len(sw.due) > 0 && sw.due[0].at.Before(late) && len(tails) < maxFilters {
+			tails = append(tails, heap.Pop(&sw.due).(dueEntry).tail)
+		}
+		docs, _, err := s.documents(ctx, tails)
+		if err != nil {
+			for _, t := range tails {
+				heap.Push(&sw.due, dueEntry{late.Add(-time.Second), t})
+			}
+			return err
+		}
+		for t, recs := range docs {
+			if err := s.sweepLate(ctx, t, recs, late, rep); err != nil {
+				heap.Push(&sw.due, dueEntry{late.Add(-time.Second), t})
+				return err
+			}
+		}
+	}
+	return nil
+}
+
+// sweepLate moves one due document that is late, and takes its alarm along.
+func (s *Store) sweepLate(ctx context.Context, tail string, recs []record, late time.Time, rep *SweepReport) error {
+	n := newest(recs)
+	if n == nil || n.bad != nil {
+		return nil
+	}
+	if n.state != stateDue {
+		// Its wake moved it, and was gone before it deleted what it had moved.
+		for i := range recs {
+			if r := &recs[i]; r.state == stateDue && r.Rev < n.Rev {
+				rep.Older++
+				return s.remove(ctx, r.seq)
+			}
+		}
+		return nil
+	}
+	if !n.Job.RunAt.Before(late) {
+		return nil // set to another instant meanwhile; that one was read as well
+	}
+	if err := s.moveDue(ctx, tail, recs, s.names.alarm(tail, n.Writer)); err != nil {
+		return err
+	}
+	rep.LateDue++
+	s.log.Warn().Str("job", n.job().Key().String()).Time("due", n.Job.RunAt).
+		Msg("housekeeping: moved a due job that no alarm had moved")
+	return nil
+}

@@ -1,0 +1,88 @@
+package worker
+
+import (
+	"context"
+	"errors"
+	"fmt"
+
+	"github.com/jetcrew/jetcrew/pkg/job"
+)
+
+// queueRun is a worker's work on one queue: as many slots as it may run jobs at a time.
+type queueRun struct {
+	*run
+	name     string
+	slots    int
+	consumer job.Consumer
+	writes   chan struct{} // bounds the settlements
+
+	claims     context.Context // of Claim; ends once the consumer has drained
+	stopClaims context.CancelFunc
+}
+
+func (q *queueRun) startSlots() {
+	q.w.tally.add(q.slots, 0, 0, 0)
+	for range q.slots {
+		go func() {
+			defer q.w.tally.add(-1, 0, 0, 0)
+			q.slot()
+		}()
+	}
+}
+
+// slot runs one job after the other. It asks for a job only when it can start it.
+func (q *queueRun) slot() {
+	for {
+		claim, err := q.consumer.Claim(q.claims)
+		if err != nil {
+			if !q.draining.Load() && q.claims.Err() == nil {
+				q.fail(fmt.Errorf("worker: queue %q: %w", q.name, err))
+			} else if !errors.Is(err, job.ErrClosed) && q.claims.Err() == nil {
+				q.cfg.Logger.Debug().Err(err).Str("queue", q.name).Msg("claim failed in the drain")
+			}
+			return
+		}
+		if !q.take(claim) {
+			return
+		}
+	}
+}
+
+// take sees a claim through. It answers false if the worker has ended.
+func (q *queueRun) take(claim job.Claim) bool {
+	j := claim.Job()
+	a := q.hold(claim, j)
+	reg := q.handlers[j.Type]
+	if o, ok := q.unstarted(j, reg); ok {
+		return q.settle(a, o)
+	}
+	q.w.tally.add(0, +1, 0, 0)
+	a.start(q.run, j, reg)
+	settle, alive := q.await(a)
+	if !alive {
+		claim.Abandon()
+		return false
+	}
+	q.w.tally.add(0, -1, 0, 0)
+	if !settle {
+		a.cancel(nil)
+		claim.Abandon()
+		return true
+	}
+	return q.settle(a, a.outcome)
+}
+
+// unstarted is the outcome of a claim whose handler is not to be called.
+func (q *queueRun) unstarted(j *job.Job, reg *registration) (job.Outcome, bool) {
+	switch {
+	case q.draining.Load():
+		return job.HandBack(0, notStarted(job.ErrShutdown.Error())), true
+	case j.CancelRequested:
+		return job.Outcome{Status: job.Cancelled, Error: "cancelled by an operator before it started"}, true
+	case !j.Deadline.IsZero() && !q.w.queue.Now().Before(j.Deadline):
+		return job.Outcome{Status: job.Dead, Error: "deadline passed before the attempt started"}, true
+	case reg == nil:
+		return q.unhandled.handBack(j, q.w.queue.Now(), q.cfg.Retry), true
+	}
+	return job.Outcome{}, false
+}
