@@ -60,6 +60,8 @@ type Config struct {
 	Replicas int
 	// Manage says whether what is missing may be made. Defaults to ManageCreate.
 	Manage Manage
+	// Lease of queues that are new. A queue that is there keeps its own. Defaults to 30 s, 1 s at least.
+	Lease time.Duration
 	// Retention of records. Zero fields take their defaults.
 	Retention Retention
 	// Logger takes what an operator should know. Defaults to none.
@@ -89,6 +91,12 @@ func (c *Config) normalize() error {
 	}
 	if c.Manage != ManageCreate && c.Manage != ManageVerify {
 		return fmt.Errorf("streams: manage: want %q or %q, not %q", ManageCreate, ManageVerify, c.Manage)
+	}
+	if c.Lease == 0 {
+		c.Lease = DefaultLease
+	}
+	if c.Lease < MinLease {
+		return fmt.Errorf("streams: lease: want at least %s, not %s", MinLease, c.Lease)
 	}
 	for _, r := range []struct {
 		name string

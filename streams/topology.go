@@ -1,6 +1,7 @@
 package streams
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -249,13 +250,10 @@ type queueInfo struct {
 	limited bool // the fleet may run only so many of its jobs at a time
 }
 
-// openQueue finds, checks or makes a queue's consumers. A lease of 0 takes what is there, or the default.
+// openQueue finds, checks or makes a queue's consumers. A lease of 0 takes what is there, or the store's.
 func (s *Store) openQueue(ctx context.Context, queue string, lease time.Duration) (queueInfo, error) {
-	make := lease
-	if make == 0 {
-		make = DefaultLease
-	}
-	have, err := s.ensureConsumer(ctx, s.consumerConfig(s.names.readyConsumer(queue), s.names.readyFilter(queue), make))
+	have, err := s.ensureConsumer(ctx,
+		s.consumerConfig(s.names.readyConsumer(queue), s.names.readyFilter(queue), cmp.Or(lease, s.cfg.Lease)))
 	if err != nil {
 		return queueInfo{}, err
 	}

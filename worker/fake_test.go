@@ -50,6 +50,7 @@ func (f *fakeQueue) Enqueue(_ context.Context, s job.Spec) (job.Enqueued, error)
 	j := s.Job()
 	j.CreatedAt = f.Now()
 	j.RunAt = j.CreatedAt.Add(s.Delay)
+	j.DueAt = j.RunAt
 	f.mu.Lock()
 	defer f.mu.Unlock()
 	f.jobs = append(f.jobs, j)
@@ -306,7 +307,7 @@ func (c *crew) handle(fn func(ctx context.Context, j *job.Job) (any, error), opt
 	Handle(c.w, "t", func(ctx context.Context, j *job.Job, _ map[string]any) (any, error) { return fn(ctx, j) }, opts...)
 }
 
-// job waits (in fake time) until the job has ended.
+// ended waits (in fake time) until the job has ended.
 func (c *crew) ended(key job.Key) *job.Job {
 	c.t.Helper()
 	return c.until(key, func(j *job.Job) bool { return j.Status.Terminal() })

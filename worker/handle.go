@@ -7,6 +7,7 @@ import (
 	"time"
 
 	"github.com/go-json-experiment/json"
+	"github.com/go-json-experiment/json/jsontext"
 
 	"github.com/jetcrew/jetcrew/pkg/job"
 )
@@ -142,6 +143,23 @@ func decode[In any](j *job.Job) (in In, err error) {
 	if at.Err != nil {
 		return in, fmt.Errorf("the input does not fit at %s: %w", place, at.Err)
 	}
-	kind := at.JSONKind.String()
-	return in, fmt.Errorf("the input does not fit at %s: a %s where %v is expected", place, kind, at.GoType)
+	return in, fmt.Errorf("the input does not fit at %s: %s where %v is expected", place, kindName(at.JSONKind), at.GoType)
+}
+
+func kindName(k jsontext.Kind) string {
+	switch k {
+	case '{':
+		return "an object"
+	case '[':
+		return "an array"
+	case '"':
+		return "a string"
+	case '0':
+		return "a number"
+	case 't', 'f':
+		return "a boolean"
+	case 'n':
+		return "null"
+	}
+	return "JSON"
 }

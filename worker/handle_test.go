@@ -45,7 +45,7 @@ func TestAnInputThatDoesNotFitIsDeadAtOnceNamingThePlace(t *testing.T) {
 		c.run()
 		for input, want := range map[string]string{
 			`{"count":"many"}`:  "the input does not fit at /count: a string where int is expected",
-			`{"tags":["a",{}]}`: "the input does not fit at /tags/1: a object where string is expected",
+			`{"tags":["a",{}]}`: "the input does not fit at /tags/1: an object where string is expected",
 			`{"wait":"soon"}`:   `the input does not fit at /wait: time: invalid duration "soon"`,
 			`{"wait":{}}`:       `the input does not fit at /wait: a duration is text such as "30s", not {`,
 			`{"count":1.5}`:     "the input does not fit at /count: ",
