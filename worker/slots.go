@@ -2,7 +2,6 @@ package worker
 
 import (
 	"context"
-	"errors"
 	"fmt"
 
 	"github.com/jetcrew/jetcrew/pkg/job"
@@ -35,10 +34,9 @@ func (q *queueRun) slot() {
 	for {
 		claim, err := q.consumer.Claim(q.claims)
 		if err != nil {
+			// In a drain an error says no more than that: nothing is taken any more.
 			if !q.draining.Load() && q.claims.Err() == nil {
 				q.fail(fmt.Errorf("worker: queue %q: %w", q.name, err))
-			} else if !errors.Is(err, job.ErrClosed) && q.claims.Err() == nil {
-				q.cfg.Logger.Debug().Err(err).Str("queue", q.name).Msg("claim failed in the drain")
 			}
 			return
 		}

@@ -19,6 +19,9 @@ import (
 	"github.com/jetcrew/jetcrew/pkg/job"
 )
 
+// maxProblems is how many a person is shown.
+const maxProblems = 20
+
 // demoFlags are what the demo can be asked for.
 type demoFlags struct {
 	maxFiles int
@@ -202,7 +205,11 @@ func (a *app) showSummary(s *demoSummary, asJSON bool) error {
 		{"pickup p99", fmt.Sprintf("%.2f ms (%d jobs, one at a time)", s.P99, s.Probes)},
 	})
 	t.Render()
-	for _, p := range s.Problems {
+	for i, p := range s.Problems {
+		if i == maxProblems {
+			fmt.Fprintf(a.stdout, "and %d more\n", len(s.Problems)-i)
+			break
+		}
 		fmt.Fprintf(a.stdout, "PROBLEM: %s\n", safe(p))
 	}
 	if len(s.Problems) == 0 {

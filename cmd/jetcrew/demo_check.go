@@ -102,8 +102,8 @@ func (c *check) judgeAttempts(p *planned, j *job.Job, lines []entry) {
 	if failed < p.fails {
 		c.problem(p, "its history has %d failures, planned were %d", failed, p.fails)
 	}
-	if j.StartedAt.Before(j.DueAt) {
-		c.problem(p, "started %s before it was due", j.DueAt.Sub(j.StartedAt))
+	if first := lines[0]; first.at.Before(j.DueAt) {
+		c.problem(p, "started %s before it was due", j.DueAt.Sub(first.at))
 	}
 }
 

@@ -45,7 +45,9 @@ func (j *jobs) pull(t *testing.T, consumer string, r pullRequest) *nats.Subscrip
 	t.Helper()
 	req, err := json.Marshal(r)
 	require.NoError(t, err)
-	sub, err := j.nc.SubscribeSync(j.nc.NewRespInbox())
+	// Not NewRespInbox: a delivery bears the job's subject, not the inbox's, and
+	// the client then takes it for the answer to whatever request is open.
+	sub, err := j.nc.SubscribeSync(j.nc.NewInbox())
 	require.NoError(t, err)
 	t.Cleanup(func() { _ = sub.Unsubscribe() })
 	require.NoError(t, j.nc.PublishRequest(j.next(consumer), sub.Subject, req))

@@ -35,7 +35,7 @@ func (j *jobs) multiLast(t *testing.T, filters ...string) (docs []*nats.Msg, end
 // status.
 func (j *jobs) ask(t *testing.T, subject string, req []byte) (msgs []*nats.Msg, end *nats.Msg) {
 	t.Helper()
-	inbox := j.nc.NewRespInbox()
+	inbox := j.nc.NewInbox()
 	sub, err := j.nc.SubscribeSync(inbox)
 	require.NoError(t, err)
 	defer func() { require.NoError(t, sub.Unsubscribe()) }()

@@ -105,9 +105,9 @@ func TestErrorsAreCutAtARune(t *testing.T) {
 	require.Equal(t, "a\uFFFDb", job.CutError("a\xffb"))
 	exact := strings.Repeat("x", job.MaxError)
 	require.Equal(t, exact, job.CutError(exact))
-	for _, filler := range []string{"x", "ä", "€", "😀", "\xff"} {
+	for _, filler := range []string{"x", "ä", "€", "😀", "\xffa"} {
 		for shift := range 5 {
-			cut := job.CutError(strings.Repeat("x", shift) + strings.Repeat(filler, job.MaxError))
+			cut := job.CutError(strings.Repeat("x", shift) + strings.Repeat(filler, job.MaxError+1))
 			require.True(t, utf8.ValidString(cut))
 			require.LessOrEqual(t, len(cut), job.MaxError)
 			require.Greater(t, len(cut), job.MaxError-8)

@@ -1,0 +1,114 @@
+package scheduler
+
+import (
+	"context"
+	"errors"
+	"sync"
+	"time"
+
+	"github.com/nats-io/nats.go/jetstream"
+)
+
+// term is the time during which a process leads.
+type term struct {
+	e       *Election
+	me      Leader
+	body    []byte
+	rev     uint64    // that this term wrote last
+	renewed time.Time // when that write was sent, by the monotonic clock
+
+	mu   sync.Mutex
+	sign time.Time // the last sign of life of the work
+}
+
+// serve runs the leader's work for as long as the lead can be renewed.
+func (t *term) serve(ctx context.Context, lead func(context.Context, func())) {
+	work, stop := context.WithCancel(ctx)
+	defer stop()
+	t.alive()
+	done := make(chan struct{})
+	go func() {
+		defer close(done)
+		lead(work, t.alive)
+	}()
+	tick := time.NewTicker(t.e.ttl / 3)
+	defer tick.Stop()
+	for held := true; held; {
+		select {
+		case <-done:
+			t.resign()
+			return
+		case <-ctx.Done():
+			held = false
+		case <-tick.C:
+			held = t.renew(ctx)
+		}
+	}
+	stop()
+	if ctx.Err() != nil {
+		<-done // a clean stop: the lead is free once the work has ended
+		t.resign()
+		return
+	}
+	// The lead is lost, or the work hangs. It has to end before this process can be elected again.
+	select {
+	case <-done:
+	case <-time.After(t.e.ttl):
+		t.e.cfg.Logger.Error().Str("id", t.me.ID).Msg("the leader's work goes on though the lead is lost")
+		<-done
+	}
+}
+
+// alive is the work's sign of life.
+func (t *term) alive() {
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	t.sign = time.Now()
+}
+
+func (t *term) hung() bool {
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	return time.Since(t.sign) > t.e.cfg.Hang
+}
+
+// renew answers whether the lead is still held. An error alone does not end it; a TTL without a renewal does.
+func (t *term) renew(ctx context.Context) bool {
+	log := t.e.cfg.Logger
+	if t.hung() {
+		log.Error().Str("id", t.me.ID).Dur("hang", t.e.cfg.Hang).Msg("the leader's work hangs; giving up the lead")
+		t.resign()
+		return false
+	}
+	if time.Since(t.renewed) >= t.e.ttl {
+		return false // paused for too long: somebody else may lead
+	}
+	ctx, cancel := context.WithTimeout(ctx, t.e.ttl/4)
+	defer cancel()
+	sent := time.Now()
+	rev, err := t.e.kv.Update(ctx, leaderKey, t.body, t.rev)
+	if err == nil {
+		t.rev, t.renewed = rev, sent
+		return true
+	}
+	if ctx.Err() == nil && errors.Is(err, jetstream.ErrKeyExists) {
+		// Another revision stands: one of ours whose answer was lost, or somebody else's.
+		l, rev, rerr := t.e.read(ctx)
+		switch {
+		case errors.Is(rerr, ErrNoLeader) || rerr == nil && l.Term != t.me.Term:
+			return false
+		case rerr == nil:
+			t.rev = rev // renewed under it next time
+		}
+	}
+	return time.Since(t.renewed) < t.e.ttl
+}
+
+// resign frees the lead, if it is still this term's.
+func (t *term) resign() {
+	ctx, cancel := context.WithTimeout(context.Background(), t.e.ttl/3)
+	defer cancel()
+	if err := t.e.kv.Delete(ctx, leaderKey, jetstream.LastRevision(t.rev)); err != nil {
+		t.e.cfg.Logger.Debug().Err(err).Msg("the lead was not given back; it is free when its entry expires")
+	}
+}
