@@ -87,8 +87,9 @@ func (a *attempt) start(r *run, j *job.Job, reg *registration) {
 				e = a.broken(ctx, recover())
 			}
 			a.conclude(r.cfg, e, t)
-			release()
 			close(a.done)
+			release()
+			a.cancel(nil) // what the handler left running ends, too
 		}()
 		e = a.call(ctx, j, reg.handler)
 		returned = true

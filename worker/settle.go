@@ -58,7 +58,7 @@ func (r *run) write(ctx context.Context, a *attempt, o job.Outcome) {
 			o.Error = fmt.Sprintf("the result of %d bytes was too large to keep", len(o.Result))
 			o.Result = nil
 			continue
-		case errors.Is(err, job.ErrTooLarge):
+		case errors.Is(err, job.ErrTooLarge), errors.As(err, new(*job.FieldError)):
 			a.event(zerolog.ErrorLevel).Err(err).Msg("outcome cannot be written")
 			a.claim.Abandon()
 			return

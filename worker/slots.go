@@ -58,6 +58,7 @@ func (q *queueRun) take(claim job.Claim) bool {
 	a.start(q.run, j, reg)
 	settle, alive := q.await(a)
 	if !alive {
+		a.cancel(job.ErrShutdown)
 		claim.Abandon()
 		return false
 	}

@@ -14,6 +14,7 @@ import (
 	"github.com/spf13/cobra"
 
 	"github.com/jetcrew/jetcrew/pkg/client"
+	"github.com/jetcrew/jetcrew/pkg/config"
 	"github.com/jetcrew/jetcrew/pkg/job"
 	"github.com/jetcrew/jetcrew/worker"
 )
@@ -78,7 +79,15 @@ func (a *app) demoWorker() error {
 	worker.Handle(w, "demo.sha256", h.sha256)
 	worker.Handle(w, "demo.give-up", h.giveUp)
 	worker.Handle(w, "demo.probe", h.probe)
-	return a.runWorker(w, c.Store(), true, log)
+	cfg, err := config.Load(nil, nil)
+	if err != nil {
+		return err
+	}
+	hk, err := newHousekeeping(ctx, c, cfg, w.ID(), log)
+	if err != nil {
+		return err
+	}
+	return a.runWorker(w, hk, log)
 }
 
 // demoHandlers do the demo's jobs, and keep the ledger.

@@ -14,7 +14,6 @@ import (
 
 	"github.com/jetcrew/jetcrew/pkg/config"
 	"github.com/jetcrew/jetcrew/pkg/embedded"
-	"github.com/jetcrew/jetcrew/worker"
 )
 
 const defaultPort = 4222
@@ -75,24 +74,17 @@ func (a *app) dev(cfg *config.Config, port int, dir string) error {
 	own.Credentials, own.NKey, own.User, own.Password, own.Token = "", "", "", "", ""
 	own.TLSCA, own.TLSCert, own.TLSKey = "", "", ""
 	ctx, stop := a.untilSignal(context.Background())
+	defer stop()
 	c, err := a.connect(ctx, &own, log, srv.InProcess())
-	stop()
 	if err != nil {
 		return err
 	}
 	defer c.Close()
-	b, err := openBuiltins(".")
-	if err != nil {
-		return fmt.Errorf("open the working directory: %w", err)
+	begun := func() {
+		stop()
+		a.sayHow(&own, srv, dir == "")
 	}
-	defer b.close()
-	w, err := worker.New(c.Store(), workerConfig(&own, log))
-	if err != nil {
-		return err
-	}
-	b.register(w, builtinTypes)
-	a.sayHow(&own, srv, dir == "")
-	return a.runWorker(w, c.Store(), true, log)
+	return a.runBuiltins(ctx, begun, c, &own, builtinTypes, true, log)
 }
 
 // sayHow prints lines that work when they are copied into another terminal.

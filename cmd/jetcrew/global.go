@@ -3,6 +3,7 @@ package main
 import (
 	"context"
 	"io"
+	"sync"
 	"time"
 
 	"github.com/mattn/go-isatty"
@@ -124,7 +125,8 @@ func (a *app) withClient(cmd *cobra.Command, timeout time.Duration, fn func(cont
 	return fn(ctx, c)
 }
 
-// untilSignal ends the context at the first signal. stop waits for the goroutine that listens.
+// untilSignal ends the context at the first signal. stop waits for the goroutine that listens; calling it
+// again does nothing.
 func (a *app) untilSignal(ctx context.Context) (context.Context, func()) {
 	ctx, cancel := context.WithCancel(ctx)
 	signals, stopSignals := a.signals()
@@ -137,10 +139,13 @@ func (a *app) untilSignal(ctx context.Context) (context.Context, func()) {
 		case <-ctx.Done():
 		}
 	}()
+	var once sync.Once
 	return ctx, func() {
-		cancel()
-		<-done
-		stopSignals()
+		once.Do(func() {
+			cancel()
+			<-done
+			stopSignals()
+		})
 	}
 }
 

@@ -11,8 +11,8 @@ import (
 	"github.com/rs/zerolog"
 	"github.com/spf13/cobra"
 
+	"github.com/jetcrew/jetcrew/pkg/client"
 	"github.com/jetcrew/jetcrew/pkg/config"
-	"github.com/jetcrew/jetcrew/streams"
 	"github.com/jetcrew/jetcrew/worker"
 )
 
@@ -60,12 +60,18 @@ is closed for good, and when too many handlers ignore their timeouts.
 func (a *app) work(cfg *config.Config, types []string, lead bool) error {
 	log := a.logger(cfg)
 	ctx, stop := a.untilSignal(context.Background())
+	defer stop()
 	c, err := a.connect(ctx, cfg, log)
-	stop()
 	if err != nil {
 		return err
 	}
 	defer c.Close()
+	return a.runBuiltins(ctx, stop, c, cfg, types, lead, log)
+}
+
+// runBuiltins runs a worker with the example types. ctx is for what comes before it runs; from then on,
+// signals are the worker's.
+func (a *app) runBuiltins(ctx context.Context, begun func(), c *client.Client, cfg *config.Config, types []string, lead bool, log zerolog.Logger) error {
 	b, err := openBuiltins(".")
 	if err != nil {
 		return fmt.Errorf("open the working directory: %w", err)
@@ -76,7 +82,14 @@ func (a *app) work(cfg *config.Config, types []string, lead bool) error {
 		return err
 	}
 	b.register(w, types)
-	return a.runWorker(w, c.Store(), lead, log)
+	var h *housekeeping
+	if lead {
+		if h, err = newHousekeeping(ctx, c, cfg, w.ID(), log); err != nil {
+			return err
+		}
+	}
+	begun()
+	return a.runWorker(w, h, log)
 }
 
 func workerConfig(cfg *config.Config, log zerolog.Logger) worker.Config {
@@ -93,16 +106,16 @@ func workerConfig(cfg *config.Config, log zerolog.Logger) worker.Config {
 	}
 }
 
-// runWorker runs w, and housekeeping beside it, until a signal or until w cannot go on.
-func (a *app) runWorker(w *worker.Worker, store *streams.Store, lead bool, log zerolog.Logger) error {
+// runWorker runs w, and housekeeping beside it if there is any, until a signal or until w cannot go on.
+func (a *app) runWorker(w *worker.Worker, h *housekeeping, log zerolog.Logger) error {
 	signals, stopSignals := a.signals()
 	defer stopSignals()
 	ctx, stop := context.WithCancel(context.Background())
 	var beside sync.WaitGroup
 	defer beside.Wait()
 	defer stop()
-	if lead {
-		beside.Go(func() { housekeep(ctx, w.ID(), store, log) })
+	if h != nil {
+		beside.Go(func() { h.run(ctx) })
 	}
 	ended := make(chan struct{})
 	defer close(ended)

@@ -55,7 +55,7 @@ func (j *jobs) fired(t *testing.T, id string) *stored {
 
 func alarmFires(t *testing.T, p *place) {
 	j := p.jobs(t)
-	at := time.Now().Add(1234567891 * time.Nanosecond)
+	at := time.Now().Add(2234567891 * time.Nanosecond)
 	j.put(t, j.schedule("a", "w", at))
 	require.NotNil(t, j.last(t, j.alarm("a", "w")))
 	wake := j.fired(t, "a")
@@ -92,7 +92,7 @@ func alarmIsPurged(t *testing.T, p *place) {
 
 func alarmStays(t *testing.T, p *place) {
 	j := p.jobs(t)
-	alarm := j.put(t, j.schedule("a", "w", time.Now().Add(2*time.Second)))
+	alarm := j.put(t, j.schedule("a", "w", time.Now().Add(4*time.Second)))
 	due := j.put(t, guarded(j.doc("due", "a"), j.filter("a"), 0))
 	for _, wrong := range []uint64{0, due + 1} {
 		msg := purging(guarded(j.doc("cancelled", "a"), j.filter("a"), wrong), j.alarm("a", "w"))

@@ -90,7 +90,7 @@ func countKnowsExpiry(t *testing.T, p *place) {
 	for i := range 6 {
 		msg := plain(j.doc("dead", fmt.Sprint("job", i)))
 		if i%2 == 0 {
-			msg.Header.Set("Nats-TTL", "2s")
+			msg.Header.Set("Nats-TTL", "4s")
 		}
 		j.put(t, msg)
 	}

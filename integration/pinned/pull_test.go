@@ -91,8 +91,9 @@ func pullWithoutWaiting(t *testing.T, p *place) {
 
 func pullWithoutWaitingPartly(t *testing.T, p *place) {
 	j := p.jobs(t)
-	j.queue(t)
+	c := j.queue(t)
 	j.put(t, plain(j.doc("ready", "a")))
+	requireCount(t, c, 1) // acknowledged is not yet known to the consumer's leader
 	sub := j.pull(t, "q", pullRequest{Batch: 5, NoWait: true})
 	require.Empty(t, answer(t, sub).Header)
 	end := answer(t, sub)

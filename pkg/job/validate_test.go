@@ -129,3 +129,16 @@ func TestTheJobTravelsInTheContext(t *testing.T) {
 	j := &job.Job{ID: "1"}
 	require.Same(t, j, job.FromContext(job.NewContext(t.Context(), j)))
 }
+
+func TestErrorsNameWhatTheyAreAbout(t *testing.T) {
+	var many []job.Key
+	for _, id := range []string{"1", "2", "3", "4", "5", "6", "7"} {
+		many = append(many, job.Key{Queue: "q", Space: "s", ID: id})
+	}
+	err := error(&job.ConflictError{Keys: many})
+	require.ErrorIs(t, err, job.ErrConflict)
+	require.EqualError(t, err, "nothing was enqueued, since these exist already: q/s/1, q/s/2, q/s/3, q/s/4, q/s/5, and 2 more")
+	err = &job.AmbiguousError{Space: "s", ID: "1", Queues: []string{"a", "b"}}
+	require.ErrorIs(t, err, job.ErrAmbiguous)
+	require.EqualError(t, err, "job s/1 is in several queues, name one: a, b")
+}
