@@ -105,6 +105,12 @@ func (c *consumer) decide(cl *claim, recs []record) {
 }
 
 func (c *consumer) act(cl *claim, recs []record) {
+	cl.mu.Lock()
+	over := cl.over != nil
+	cl.mu.Unlock()
+	if over {
+		return
+	}
 	n := newest(recs)
 	// The answer to a claim or an end that this delivery wrote was lost, and the write was stored.
 	if n != nil && cl.wrote != "" && n.Writer == cl.wrote {
@@ -117,19 +123,25 @@ func (c *consumer) act(cl *claim, recs []record) {
 		return
 	}
 	f := facts{now: c.s.Now()}
-	if n != nil && n.state == stateRunning && n.lapsed(f.now) {
-		reported, err := c.s.reported(c.ctx, n)
-		if err != nil {
-			c.later([]*claim{cl})
-			return
+	var stands time.Time // how long the claim of somebody else does
+	if n != nil && n.state == stateRunning {
+		stands = n.Job.LeaseUntil
+		if n.lapsed(f.now) {
+			var err error
+			if stands, err = c.s.reported(c.ctx, n); err != nil {
+				c.later([]*claim{cl})
+				return
+			}
+			f.reported = f.now.Before(stands)
 		}
-		f.reported = reported
 	}
 	v := decide(delivery{seq: cl.seq, count: cl.count, bad: cl.rec.bad != nil}, recs, f)
 	switch v.action {
 	case actSetAside:
 		c.wg.Go(func() { c.setAside(cl, recs) })
-	case actLeave, actDrop:
+	case actLeave:
+		c.leave(cl, stands.Sub(f.now))
+	case actDrop:
 		cl.drop()
 	case actStart:
 		cl.mu.Lock()
@@ -145,6 +157,27 @@ func (c *consumer) act(cl *claim, recs []record) {
 	case actCleanUp:
 		c.wg.Go(func() { c.cleanUp(cl, recs) })
 	}
+}
+
+// leave leaves a job to whoever claims it. Where that claim is about to lapse it is looked at once more right
+// then: a claim is written a little after the delivery whose lease has just run out, and the next delivery is
+// a whole lease away.
+func (c *consumer) leave(cl *claim, stands time.Duration) {
+	if stands > c.info.lease/2 {
+		cl.drop()
+		return
+	}
+	c.wg.Go(func() {
+		t := time.NewTimer(stands + 5*time.Millisecond)
+		defer t.Stop()
+		select {
+		case <-t.C:
+			c.queueCheck(cl)
+		case <-c.draining:
+			cl.drop()
+		case <-c.ctx.Done():
+		}
+	})
 }
 
 // claimFirst writes a claim before its handler starts, since somebody had the job before.

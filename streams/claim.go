@@ -28,6 +28,7 @@ type claim struct {
 	epoch     int64
 	hint      bool // somebody says that the job changed
 	counted   bool // in the consumer's unclaimed
+	decided   bool // its documents were looked at, and it is to be run
 	begun     time.Time
 	timer     *time.Timer
 	settling  bool
@@ -37,7 +38,8 @@ type claim struct {
 
 	base     document // the newest document that is known to be this claim's
 	guard    uint64   // the last sequence seen on the job's filter
-	old      []uint64 // documents to delete once it is settled
+	run      uint64   // the sequence of its running document, once that is known to stand
+	old      []uint64 // older documents, to delete once it is settled
 	attempts int      // used, this one included
 	wrote    string   // the writer of a claim that may have been stored
 	claimed  bool     // the claim is known to be stored
@@ -253,7 +255,7 @@ func (cl *claim) writeClaim() {
 func (cl *claim) adopt(d *document, seq uint64) {
 	cl.mu.Lock()
 	defer cl.mu.Unlock()
-	cl.base, cl.guard, cl.claimed, cl.wrote = *d, seq, true, d.Claim
+	cl.base, cl.guard, cl.run, cl.claimed, cl.wrote = *d, seq, seq, true, d.Claim
 }
 
 // stillReady reports whether the job is as it was delivered: the very document that is held is the newest.

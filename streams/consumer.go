@@ -43,6 +43,7 @@ type consumer struct {
 	arrived  chan *claim // deliveries to check
 	ready    chan *claim // checked, for Claim
 	woken    chan *nats.Msg
+	wakers   chan struct{} // a token for each due document that is being moved
 	draining chan struct{} // nothing new is taken
 	quiet    chan struct{} // and the server hands out nothing any more
 	empty    chan struct{} // and all that was not claimed is handed back
@@ -78,6 +79,7 @@ func (s *Store) Consume(ctx context.Context, cfg job.ConsumerConfig) (job.Consum
 		arrived:  make(chan *claim, 16*1024),
 		ready:    make(chan *claim, 16*1024),
 		woken:    make(chan *nats.Msg, 4*wakeBatch),
+		wakers:   make(chan struct{}, wakeWriters),
 		draining: make(chan struct{}),
 		quiet:    make(chan struct{}),
 		empty:    make(chan struct{}),
@@ -125,7 +127,7 @@ func (c *consumer) start() error {
 func (c *consumer) puller(name string, want func(int) int, receive func(*nats.Msg)) *puller {
 	return &puller{
 		nc: c.s.nc, log: c.log, stream: c.s.names.stream(), consumer: name,
-		want: want, receive: receive, missing: c.missing, poked: make(chan struct{}, 1),
+		want: want, receive: receive, missing: c.missing, spawn: c.wg.Go, poked: make(chan struct{}, 1),
 	}
 }
 
@@ -227,6 +229,10 @@ func (c *consumer) deliver(m *nats.Msg) {
 		return
 	}
 	c.mu.Lock()
+	if c.ctx.Err() != nil {
+		c.mu.Unlock()
+		return
+	}
 	if old, ok := c.held[cl.seq]; ok {
 		c.mu.Unlock()
 		old.redelivered(m.Reply)
@@ -240,6 +246,9 @@ func (c *consumer) deliver(m *nats.Msg) {
 
 // queueCheck has a delivery compared with its job's documents.
 func (c *consumer) queueCheck(cl *claim) {
+	cl.mu.Lock()
+	cl.decided = false
+	cl.mu.Unlock()
 	c.inCheck.Add(1)
 	select {
 	case c.arrived <- cl:
@@ -249,10 +258,19 @@ func (c *consumer) queueCheck(cl *claim) {
 
 // offer makes a checked delivery available to Claim.
 func (c *consumer) offer(cl *claim) {
+	cl.mu.Lock()
+	cl.decided = true
+	cl.mu.Unlock()
 	c.buffered.Add(1)
 	select {
-	case c.ready <- cl:
-	case <-c.ctx.Done():
+	case <-c.empty: // it came late, when nobody claims any more
+		c.buffered.Add(-1)
+		c.wg.Go(cl.handBack)
+	default:
+		select {
+		case c.ready <- cl:
+		case <-c.ctx.Done():
+		}
 	}
 }
 

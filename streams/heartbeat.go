@@ -2,6 +2,7 @@ package streams
 
 import (
 	"context"
+	"slices"
 	"time"
 
 	"github.com/nats-io/nats.go"
@@ -113,21 +114,20 @@ func (c *consumer) renew(ctx context.Context, claims []*claim) error {
 // examine compares what is held with the documents: it passes on cancellations, and lets go of what belongs to
 // somebody else.
 func (c *consumer) examine(ctx context.Context, claims []*claim) error {
+	claims = slices.DeleteFunc(slices.Clone(claims), func(cl *claim) bool { return !cl.toRun() })
 	if len(claims) == 0 {
 		return nil
 	}
 	tails := make([]string, 0, len(claims))
 	for _, cl := range claims {
-		if !cl.unreadable() {
-			tails = append(tails, cl.rec.tail)
-		}
+		tails = append(tails, cl.rec.tail)
 	}
 	docs, _, err := c.s.documents(ctx, tails)
 	if err != nil {
 		return err
 	}
 	for _, cl := range claims {
-		if cl.unreadable() || cl.holds(docs[cl.rec.tail]) {
+		if cl.holds(docs[cl.rec.tail]) {
 			continue
 		}
 		// A follower that is behind may have answered.
@@ -142,6 +142,14 @@ func (c *consumer) examine(ctx context.Context, claims []*claim) error {
 	return nil
 }
 
+// toRun reports whether the claim was looked at and found to be this worker's to run. What was not looked at
+// yet, or is to be looked at again, need not be held by the documents' word.
+func (cl *claim) toRun() bool {
+	cl.mu.Lock()
+	defer cl.mu.Unlock()
+	return cl.decided
+}
+
 // holds reports whether the job's documents say that this claim stands. It takes over a flag that was set on
 // it.
 func (cl *claim) holds(recs []record) bool {
@@ -153,7 +161,8 @@ func (cl *claim) holds(recs []record) bool {
 	n := newest(recs)
 	if cl.mine(n) {
 		if n.Rev >= cl.base.Rev {
-			cl.base, cl.guard, cl.claimed = n.document, last(recs), true
+			cl.base, cl.run, cl.guard, cl.claimed = n.document, n.seq, last(recs), true
+			cl.old = older(recs, n.Rev, cl.seq)
 		}
 		if n.Job.CancelRequested {
 			cl.tell(job.ErrCancelRequested)

@@ -81,24 +81,23 @@ func (c *consumer) withdrawPresence() {
 	}
 }
 
-// reported reports whether a worker says that it runs this very claim now.
-func (s *Store) reported(ctx context.Context, n *record) (bool, error) {
+// reported answers until when a worker says that it runs this very claim; the zero time if none says so.
+func (s *Store) reported(ctx context.Context, n *record) (time.Time, error) {
 	if n.Job.WorkerID == "" || n.Claim == "" {
-		return false, nil
+		return time.Time{}, nil
 	}
 	ctx, cancel := context.WithTimeout(ctx, requestTimeout)
 	defer cancel()
 	entry, err := s.kv.Get(ctx, presenceKey(n.Job.WorkerID, n.Job.Queue))
 	if errors.Is(err, jetstream.ErrKeyNotFound) {
-		return false, nil
+		return time.Time{}, nil
 	}
 	if err != nil {
-		return false, err
+		return time.Time{}, err
 	}
 	var p Presence
 	if err := job.Decode(entry.Value(), &p); err != nil {
-		return false, nil //nolint:nilerr // what cannot be read reports nothing
+		return time.Time{}, nil //nolint:nilerr // what cannot be read reports nothing
 	}
-	c, ok := p.Claims[n.Claim]
-	return ok && s.Now().Before(c.Until), nil
+	return p.Claims[n.Claim].Until, nil
 }

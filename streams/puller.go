@@ -30,6 +30,7 @@ type puller struct {
 	want     func(outstanding int) int // how many more messages there is use for
 	receive  func(*nats.Msg)           // called for each message, in order
 	missing  func() error              // called when the consumer seems to be gone
+	spawn    func(func())              // runs what must not hold up the subscription
 
 	poked chan struct{}
 
@@ -57,14 +58,21 @@ func (p *puller) run(done <-chan struct{}) {
 	defer watchdog.Stop()
 	gather := time.NewTimer(0)
 	defer gather.Stop()
+	var asked time.Time
 	for {
 		select {
 		case <-done:
 			return
 		case <-p.poked:
-			gather.Reset(pullGather)
+			if wait := pullGather - time.Since(asked); wait > 0 {
+				gather.Reset(wait)
+				continue
+			}
+			p.request()
+			asked = time.Now()
 		case <-gather.C:
 			p.request()
+			asked = time.Now()
 		case <-watchdog.C:
 			p.watch()
 			p.request()
@@ -206,13 +214,13 @@ func (p *puller) trouble(status, description string) {
 	}
 	// Consumer Deleted, Stream Deleted, or nobody answers for it.
 	p.fail(func() {
-		go func() { // the subscription's goroutine must not wait for the server
+		p.spawn(func() {
 			if err := p.missing(); err != nil {
 				p.log.Warn().Err(err).Str("status", status).Str("description", description).
 					Str("consumer", p.consumer).Msg("the consumer cannot be asked")
 			}
 			p.poke()
-		}()
+		})
 	})
 }
 

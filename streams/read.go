@@ -193,6 +193,7 @@ const maxFilters = 128
 // answered had everything up to the sequence that it answers, and perhaps nothing later.
 func (s *Store) documents(ctx context.Context, tails []string) (map[string][]record, uint64, error) {
 	upTo := uint64(math.MaxUint64)
+	tails = slices.Compact(slices.Sorted(slices.Values(tails)))
 	out := make(map[string][]record, len(tails))
 	for part := range slices.Chunk(tails, maxFilters) {
 		filters := make([]string, len(part))

@@ -41,6 +41,7 @@ func (cl *claim) Settle(ctx context.Context, o job.Outcome) (*job.Job, error) {
 		return nil, fmt.Errorf("settle %s: %w", key, err)
 	}
 	if err := cl.c.s.at(AfterSettle); err != nil {
+		cl.drop()
 		return nil, err
 	}
 	rec := record{document: *w.doc, state: w.state, seq: seq, time: w.doc.Job.UpdatedAt}
@@ -76,8 +77,7 @@ func (cl *claim) writeOutcome(ctx context.Context, o job.Outcome) (uint64, write
 		switch {
 		case cl.mine(n):
 			if n.Rev >= w.doc.Rev { // flagged, or the claim's own write is only known now
-				cl.base, cl.claimed = n.document, true
-				cl.guard = last(recs)
+				cl.base, cl.run, cl.claimed = n.document, n.seq, true
 				w = cl.outcome(o)
 			}
 		case !cl.stillReady(recs):
@@ -151,8 +151,8 @@ func (cl *claim) finishSettle(ctx context.Context, w write, recs []record) error
 	s := cl.c.s
 	cl.mu.Lock()
 	old := cl.old
-	if cl.claimed && w.state != stateRunning {
-		old = append(old, cl.guard)
+	if cl.claimed {
+		old = append(old, cl.run)
 	}
 	cl.mu.Unlock()
 	if recs != nil {

@@ -143,8 +143,8 @@ func (s *Store) sweepJob(ctx context.Context, tail string, recs []record, seen m
 	if !n.lapsed(s.Now()) {
 		return nil
 	}
-	reported, err := s.reported(ctx, n)
-	if err != nil || reported {
+	until, err := s.reported(ctx, n)
+	if err != nil || s.Now().Before(until) {
 		return err
 	}
 	// Only the leader's word counts before an attempt is taken from somebody.

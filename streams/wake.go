@@ -11,8 +11,8 @@ import (
 )
 
 const (
-	wakeBatch   = 256 // how many wakes are asked for at a time
-	wakeWriters = 64  // how many due documents are moved at a time
+	wakeBatch   = 512 // how many wakes are asked for at a time
+	wakeWriters = 256 // how many due documents are moved at a time
 )
 
 func (c *consumer) wantWakes(outstanding int) int {
@@ -86,19 +86,14 @@ func (c *consumer) wakeMany(batch []*nats.Msg) {
 		}
 		return
 	}
-	tokens := make(chan struct{}, wakeWriters)
-	done := make(chan struct{}, len(todo))
 	for i, m := range todo {
-		tokens <- struct{}{}
-		go func() {
-			defer func() { <-tokens; done <- struct{}{} }()
+		c.wakers <- struct{}{}
+		c.wg.Go(func() {
+			defer func() { <-c.wakers }()
 			if c.s.wake(c.ctx, tails[i], docs[tails[i]], upTo >= seqs[i]) == nil {
 				_ = m.Ack() // a lost ack brings a wake that finds nothing to do
 			}
-		}()
-	}
-	for range todo {
-		<-done
+		})
 	}
 }
 

@@ -47,8 +47,18 @@ type write struct {
 	purge string        // the subject of an alarm that goes along with the write
 }
 
-// message builds the message of a write.
+// message builds the message of a write. A document that has outgrown the server's limit loses the older half of
+// its history, as often as it takes: a job must be able to end.
 func (s *Store) message(w write) (*nats.Msg, error) {
+	m, err := s.encode(w)
+	for h := w.doc.Job.History; errors.Is(err, job.ErrTooLarge) && len(h) > 1; h = w.doc.Job.History {
+		w.doc.Job.History = h[(len(h)+1)/2:]
+		m, err = s.encode(w)
+	}
+	return m, err
+}
+
+func (s *Store) encode(w write) (*nats.Msg, error) {
 	w.doc.Job.Status = w.state.status()
 	body, err := job.Encode(w.doc)
 	if err != nil {

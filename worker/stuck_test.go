@@ -103,6 +103,7 @@ func TestContractB11_AStuckHandlerIsGivenUpAndItsSlotStaysTaken(t *testing.T) {
 		synctest.Wait()
 		require.Equal(t, Stats{}, c.w.Stats())
 		require.Empty(t, c.q.outcomes(key.ID), "what it came to then is not kept")
+		require.NotContains(t, c.q.log(), "late settle "+key.ID)
 		start = time.Now()
 		a, b = c.enqueue(job.Spec{}), c.enqueue(job.Spec{})
 		c.ended(a)

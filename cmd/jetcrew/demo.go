@@ -11,12 +11,12 @@ import (
 	"time"
 
 	"github.com/jedib0t/go-pretty/v6/table"
-	"github.com/rs/zerolog"
 	"github.com/spf13/cobra"
 
 	"github.com/jetcrew/jetcrew/pkg/client"
 	"github.com/jetcrew/jetcrew/pkg/embedded"
 	"github.com/jetcrew/jetcrew/pkg/job"
+	"github.com/jetcrew/jetcrew/streams"
 )
 
 // maxProblems is how many a person is shown.
@@ -86,7 +86,7 @@ func (a *app) demo(dir string, f demoFlags) error {
 		return err
 	}
 	defer srv.Shutdown()
-	c, err := client.Connect(ctx, client.Config{URLs: []string{srv.URL()}, Name: "jetcrew-demo", Logger: zerolog.Nop()})
+	c, err := client.Connect(ctx, client.Config{URLs: []string{srv.URL()}, Name: "jetcrew-demo", Streams: streams.Config{Lease: demoLease}})
 	if err != nil {
 		return err
 	}
@@ -202,7 +202,7 @@ func (a *app) showSummary(s *demoSummary, asJSON bool) error {
 		{"took", fmt.Sprintf("%.1fs, the kill and its lease included", s.Seconds)},
 		{"jobs/s", fmt.Sprintf("%.0f (handlers pause, so this is no benchmark)", s.PerSecond)},
 		{"pickup p50", fmt.Sprintf("%.2f ms", s.P50)},
-		{"pickup p99", fmt.Sprintf("%.2f ms (%d jobs, one at a time)", s.P99, s.Probes)},
+		{"pickup p99", fmt.Sprintf("%.2f ms (%d jobs, one at a time: from the enqueue to the handler)", s.P99, s.Probes)},
 	})
 	t.Render()
 	for i, p := range s.Problems {

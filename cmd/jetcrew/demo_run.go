@@ -37,9 +37,6 @@ type demo struct {
 }
 
 func (d *demo) run(ctx context.Context) (*demoSummary, error) {
-	if err := d.prepare(ctx); err != nil {
-		return nil, err
-	}
 	sub, err := d.watch()
 	if err != nil {
 		return nil, err
@@ -86,17 +83,6 @@ func (d *demo) run(ctx context.Context) (*demoSummary, error) {
 		return nil, fmt.Errorf("the second worker did not stop well: %w", err)
 	}
 	return s, d.judge(ctx, s, first.pid(), sent)
-}
-
-// prepare gives the queue its short lease before anything is put on it: a queue that has one keeps it.
-func (d *demo) prepare(ctx context.Context) error {
-	c, err := d.client.Store().Consume(ctx, job.ConsumerConfig{
-		WorkerID: fmt.Sprintf("demo-%d-%d", os.Getpid(), time.Now().UnixNano()), Slots: 1, Lease: demoLease, Version: d.setup.Version,
-	})
-	if err != nil {
-		return fmt.Errorf("prepare the queue: %w", err)
-	}
-	return c.Close(ctx)
 }
 
 // watch counts the ends that events tell of.

@@ -99,6 +99,7 @@ func (a *app) connect(ctx context.Context, cfg *config.Config, log zerolog.Logge
 			Namespace: cfg.Namespace,
 			Replicas:  cfg.Replicas,
 			Manage:    streams.Manage(cfg.Manage),
+			Lease:     cfg.Lease,
 			Retention: streams.Retention{
 				Succeeded: cfg.RetentionSucceeded, Cancelled: cfg.RetentionCancelled,
 				Dead: cfg.RetentionDead, Failed: cfg.RetentionFailed,

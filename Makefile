@@ -1,0 +1,55 @@
+# Every target works on a fresh clone; `make help` lists them.
+
+GO       ?= go
+TOOL     := $(GO) tool -modfile=.ci/tools.mod
+FUZZTIME ?= 10s
+BENCH    ?= .
+VERSION  ?= $(shell git describe --tags --always --dirty 2>/dev/null || echo devel)
+
+.DEFAULT_GOAL := help
+.PHONY: help build test race short fuzz vet lint fmt fmt-check vuln bench demo ci clean
+
+help: ## list the targets
+	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "  %-10s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
+
+build: ## the binary, as bin/jetcrew
+	$(GO) build -trimpath -ldflags '-X main.version=$(VERSION)' -o bin/jetcrew ./cmd/jetcrew
+
+test: ## all tests
+	$(GO) test ./...
+
+race: ## all tests under the race detector
+	$(GO) test -race ./...
+
+short: ## the short tests under the race detector
+	$(GO) test -race -short ./...
+
+fuzz: ## every fuzz target for FUZZTIME (10s)
+	GO=$(GO) .ci/fuzz $(FUZZTIME)
+
+vet: ## go vet
+	$(GO) vet ./...
+
+lint: vet fmt-check ## vet, gofumpt and staticcheck
+	$(TOOL) staticcheck ./...
+
+fmt: ## format everything
+	$(TOOL) gofumpt -w .
+
+fmt-check: ## say what is not formatted
+	@out=$$($(TOOL) gofumpt -l .); if [ -n "$$out" ]; then echo "not formatted (make fmt):"; echo "$$out"; exit 1; fi
+
+vuln: ## known vulnerabilities (needs the network)
+	$(TOOL) govulncheck ./...
+
+bench: ## benchmarks matching BENCH (all)
+	$(GO) test -run '^$$' -bench '$(BENCH)' -benchmem ./...
+
+demo: ## the demo, on this directory
+	$(GO) run ./cmd/jetcrew demo
+
+ci: ## what the gate runs
+	.ci/run
+
+clean: ## remove what was built
+	rm -rf bin dist

@@ -1,0 +1,8 @@
+//go:build !linux
+
+package kill
+
+import "time"
+
+// monotonic is the wall clock where there is no other that processes share.
+func monotonic() time.Duration { return time.Duration(time.Now().UnixNano()) }
