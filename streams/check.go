@@ -136,6 +136,7 @@ func (c *consumer) act(cl *claim, recs []record) {
 		}
 	}
 	v := decide(delivery{seq: cl.seq, count: cl.count, bad: cl.rec.bad != nil}, recs, f)
+	println("DBG", c.cfg.WorkerID, cl.seq, cl.count, v.action.String(), v.lost, f.reported, n != nil && n.lapsed(f.now))
 	switch v.action {
 	case actSetAside:
 		c.wg.Go(func() { c.setAside(cl, recs) })

@@ -5,7 +5,9 @@ import (
 	"errors"
 	"fmt"
 	"slices"
+	"os"
 	"strings"
+	"github.com/rs/zerolog"
 	"sync"
 	"sync/atomic"
 	"testing"
@@ -44,7 +46,7 @@ func server(t *testing.T) *place {
 func (p *place) url() string { return p.urls[int(p.next.Add(1))%len(p.urls)] }
 
 func (p *place) config() Config {
-	return Config{Namespace: p.ns, Replicas: p.replicas, Lease: lease}
+	return Config{Namespace: p.ns, Replicas: p.replicas, Lease: lease, Logger: zerolog.New(os.Stderr)}
 }
 
 // node is a process as far as the store can tell: a connection, a store on it, and perhaps a consumer.
