@@ -1,0 +1,235 @@
+// Package jobtest is a job queue in memory, for tests of programs that enqueue jobs or handle them.
+//
+// It keeps the promises that package job's Queue makes, and passes the same suite of tests as the queue on
+// JetStream; only, nothing outlives the process. Its clock can be put forward, so that what waits for an instant,
+// or for a lease to lapse, is waited for in no time.
+package jobtest
+
+import (
+	"cmp"
+	"context"
+	"fmt"
+	"slices"
+	"sync"
+	"time"
+
+	"github.com/jetcrew/jetcrew/pkg/job"
+)
+
+const (
+	defaultLease = 30 * time.Second
+	maxAll       = 1000
+	maxDocument  = 1 << 20
+)
+
+// Queue is a job queue in memory. It is safe for concurrent use.
+type Queue struct {
+	mu      sync.Mutex // guards what follows
+	skew    time.Duration
+	jobs    map[job.Key]*entry
+	order   []job.Key // of enqueueing
+	arrival uint64
+	leases  map[string]time.Duration
+	changed chan struct{} // closed, and made anew, at each change
+}
+
+var _ job.Queue = (*Queue)(nil)
+
+// entry is one job's record, and what the queue knows beside it.
+type entry struct {
+	job     job.Job
+	arrived uint64 // its place in the line of what is ready
+	claim   *claim // of a running job
+}
+
+// New makes an empty queue.
+func New() *Queue {
+	return &Queue{jobs: make(map[job.Key]*entry), leases: make(map[string]time.Duration), changed: make(chan struct{})}
+}
+
+// Now is the queue's clock: the process's, put forward by what Advance was given.
+func (q *Queue) Now() time.Time {
+	q.mu.Lock()
+	defer q.mu.Unlock()
+	return q.now()
+}
+
+func (q *Queue) now() time.Time { return time.Now().Add(q.skew).UTC() }
+
+// Advance puts the clock forward. What falls due by it is ready at once, and leases that nobody renews lapse; those of
+// claims that are held do not.
+func (q *Queue) Advance(d time.Duration) {
+	q.mu.Lock()
+	defer q.mu.Unlock()
+	q.skew += max(d, 0)
+	q.notify()
+}
+
+// notify wakes whoever waits for a change. Called with mu held.
+func (q *Queue) notify() {
+	close(q.changed)
+	q.changed = make(chan struct{})
+}
+
+// Enqueue stores a job. See job.Queue.
+func (q *Queue) Enqueue(ctx context.Context, spec job.Spec) (job.Enqueued, error) {
+	if err := ctx.Err(); err != nil {
+		return job.Enqueued{}, err
+	}
+	j, err := q.prepare(spec)
+	if err != nil {
+		return job.Enqueued{}, err
+	}
+	q.mu.Lock()
+	defer q.mu.Unlock()
+	return job.Enqueued{Key: j.Key(), Created: q.add(j)}, nil
+}
+
+// prepare checks what is asked for, and makes the record that it starts as.
+func (q *Queue) prepare(spec job.Spec) (*job.Job, error) {
+	if err := spec.Normalize(); err != nil {
+		return nil, err
+	}
+	j := spec.Job()
+	now := q.Now()
+	due := now
+	switch {
+	case spec.Delay > 0:
+		due = now.Add(spec.Delay)
+	case spec.DueAt.After(now):
+		due = spec.DueAt
+	}
+	if j.DueAt.IsZero() {
+		j.DueAt = job.CeilMillis(due)
+	}
+	j.RunAt = job.CeilMillis(due)
+	j.CreatedAt, j.UpdatedAt = job.Millis(now), job.Millis(now)
+	if due.Equal(now) { // ready now means now, not the next millisecond
+		j.RunAt = job.Millis(now)
+		if spec.DueAt.IsZero() {
+			j.DueAt = j.RunAt
+		}
+	}
+	b, err := job.Encode(j)
+	if err != nil {
+		return nil, fmt.Errorf("encoding job: %w", err)
+	}
+	if len(b) > maxDocument {
+		return nil, fmt.Errorf("enqueue %s: %w: its document has %d bytes, the queue takes %d", j.Key(), job.ErrTooLarge, len(b), maxDocument)
+	}
+	return j, nil
+}
+
+// add stores a job unless it exists. Called with mu held.
+func (q *Queue) add(j *job.Job) bool {
+	key := j.Key()
+	if _, exists := q.jobs[key]; exists {
+		return false
+	}
+	q.jobs[key] = &entry{job: clone(j), arrived: q.next()}
+	q.order = append(q.order, key)
+	q.notify()
+	return true
+}
+
+// next is the next place in line. Called with mu held.
+func (q *Queue) next() uint64 {
+	q.arrival++
+	return q.arrival
+}
+
+// EnqueueMany stores each job by itself. See job.Queue.
+func (q *Queue) EnqueueMany(ctx context.Context, specs []job.Spec) ([]job.Enqueued, error) {
+	out := make([]job.Enqueued, len(specs))
+	var first error
+	for i, spec := range specs {
+		e, err := q.Enqueue(ctx, spec)
+		if err != nil {
+			e.Err = fmt.Errorf("job %d: %w", i, err)
+			first = cmp.Or(first, e.Err)
+		}
+		out[i] = e
+	}
+	return out, first
+}
+
+// EnqueueAll stores all jobs or none. See job.Queue.
+func (q *Queue) EnqueueAll(ctx context.Context, specs []job.Spec) ([]job.Enqueued, error) {
+	if err := ctx.Err(); err != nil {
+		return nil, err
+	}
+	if len(specs) > maxAll {
+		return nil, &job.FieldError{Field: "jobs", Reason: fmt.Sprintf("at most %d can be enqueued all or nothing, not %d", maxAll, len(specs))}
+	}
+	jobs := make([]*job.Job, len(specs))
+	seen := make(map[job.Key]int)
+	for i, spec := range specs {
+		j, err := q.prepare(spec)
+		if err != nil {
+			return nil, fmt.Errorf("job %d: %w", i, err)
+		}
+		if first, twice := seen[j.Key()]; twice {
+			return nil, &job.FieldError{Field: "id", Reason: fmt.Sprintf("jobs %d and %d are both %s", first, i, j.Key())}
+		}
+		seen[j.Key()], jobs[i] = i, j
+	}
+	q.mu.Lock()
+	defer q.mu.Unlock()
+	conflict := &job.ConflictError{}
+	for _, j := range jobs {
+		if _, exists := q.jobs[j.Key()]; exists {
+			conflict.Keys = append(conflict.Keys, j.Key())
+		}
+	}
+	if len(conflict.Keys) > 0 {
+		return nil, conflict
+	}
+	out := make([]job.Enqueued, len(jobs))
+	for i, j := range jobs {
+		out[i] = job.Enqueued{Key: j.Key(), Created: q.add(j)}
+	}
+	return out, nil
+}
+
+// Get reads a job. See job.Queue.
+func (q *Queue) Get(ctx context.Context, key job.Key) (*job.Job, error) {
+	if err := ctx.Err(); err != nil {
+		return nil, err
+	}
+	if err := job.ValidateName("id", key.ID, job.MaxName); err != nil {
+		return nil, err
+	}
+	key.Space = cmp.Or(key.Space, job.DefaultSpace)
+	q.mu.Lock()
+	defer q.mu.Unlock()
+	var found *entry
+	var queues []string
+	for k, e := range q.jobs {
+		if k.Space == key.Space && k.ID == key.ID && (key.Queue == "" || k.Queue == key.Queue) {
+			found = e
+			queues = append(queues, k.Queue)
+		}
+	}
+	switch len(queues) {
+	case 0:
+		return nil, fmt.Errorf("get %s/%s: %w", key.Space, key.ID, job.ErrNotFound)
+	case 1:
+		j := clone(&found.job)
+		return &j, nil
+	default:
+		slices.Sort(queues)
+		return nil, &job.AmbiguousError{Space: key.Space, ID: key.ID, Queues: queues}
+	}
+}
+
+// clone copies a job so deeply that no caller shares memory with the queue.
+func clone(j *job.Job) job.Job {
+	c := *j
+	c.Input, c.Result, c.Extra = slices.Clone(j.Input), slices.Clone(j.Result), slices.Clone(j.Extra)
+	c.History = slices.Clone(j.History)
+	if j.Retry != nil {
+		r := *j.Retry
+		c.Retry = &r
+	}
+	return c
+}
