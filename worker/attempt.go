@@ -77,6 +77,9 @@ func (a *attempt) start(r *run, j *job.Job, reg *registration) {
 	var release context.CancelFunc
 	a.ctx, release = bounded(a.ctx, t.timeout, j, r.w.queue)
 	ctx := job.NewContext(context.WithValue(a.ctx, attemptKey{}, a), j)
+	if r, ok := a.claim.(job.Reporter); ok {
+		ctx = job.WithReporter(ctx, r)
+	}
 	ctx = pprof.WithLabels(ctx, pprof.Labels(labelJob, a.key.String(), labelType, a.typ))
 	go func() {
 		pprof.SetGoroutineLabels(ctx)

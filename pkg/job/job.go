@@ -91,6 +91,8 @@ type Job struct {
 	Error           string         `json:"error,omitzero"`
 	Result          jsontext.Value `json:"result,omitzero"`
 	History         []Attempt      `json:"history,omitzero"`
+	Progress        *Mark          `json:"progress,omitzero"` // of the attempt that runs, or ran last
+	Log             []LogLine      `json:"log,omitzero"`      // the newest MaxLogLines
 
 	// Raw holds the bytes of a message that could not be read as a job and was set aside as dead.
 	Raw []byte `json:"raw,omitzero"`

@@ -67,15 +67,17 @@ func CeilMillis(t time.Time) time.Time {
 }
 
 // CutError cuts an error's text to MaxError bytes at a rune's border, and makes it valid UTF-8.
-func CutError(s string) string {
+func CutError(s string) string { return cutText(s, MaxError) }
+
+func cutText(s string, limit int) string {
 	if !utf8.ValidString(s) {
 		s = string(bytes.ToValidUTF8([]byte(s), []byte("\uFFFD")))
 	}
-	if len(s) <= MaxError {
+	if len(s) <= limit {
 		return s
 	}
 	const mark = "…"
-	n := MaxError - len(mark)
+	n := limit - len(mark)
 	for n > 0 && !utf8.RuneStart(s[n]) {
 		n--
 	}

@@ -148,6 +148,7 @@ func (q *Queue) claim(c *consumer, e *entry, now time.Time) *claim {
 	j.LeaseUntil = job.Millis(now.Add(c.lease))
 	j.UpdatedAt = job.Millis(now)
 	j.Error = ""
+	j.Progress = nil
 	cl := &claim{c: c, key: j.Key(), job: clone(j)}
 	e.claim = cl
 	c.mu.Lock()
@@ -195,7 +196,10 @@ type claim struct {
 	told      error
 }
 
-var _ job.Claim = (*claim)(nil)
+var (
+	_ job.Claim    = (*claim)(nil)
+	_ job.Reporter = (*claim)(nil)
+)
 
 // Job is the job as it was claimed.
 func (cl *claim) Job() *job.Job {
@@ -307,6 +311,25 @@ func (cl *claim) Settle(ctx context.Context, o job.Outcome) (*job.Job, error) {
 	q.notify()
 	out := clone(&j)
 	return &out, nil
+}
+
+// ReportProgress and ReportLog note on the record what the handler says. See job.Reporter.
+func (cl *claim) ReportProgress(done float64, note string) {
+	cl.report(func(j *job.Job, now time.Time) { j.SetProgress(done, note, now) })
+}
+
+// ReportLog adds to the record's log.
+func (cl *claim) ReportLog(text string) {
+	cl.report(func(j *job.Job, now time.Time) { j.AddLog(text, now) })
+}
+
+func (cl *claim) report(note func(*job.Job, time.Time)) {
+	q := cl.c.q
+	q.mu.Lock()
+	defer q.mu.Unlock()
+	if e := q.jobs[cl.key]; e != nil && e.claim == cl && !cl.abandoned {
+		note(&e.job, q.now())
+	}
 }
 
 // Abandon lets the lease lapse. See job.Claim.

@@ -109,3 +109,20 @@ func TestAbandonedLeasesLapseWithTheClock(t *testing.T) {
 	require.Equal(t, job.AttemptLost, cl.Job().History[0].Status)
 	require.NoError(t, c.Close(ctx))
 }
+
+func TestReportsStandOnTheRecord(t *testing.T) {
+	q := jobtest.New()
+	_, err := q.Enqueue(t.Context(), job.Spec{ID: "a", Type: "x"})
+	require.NoError(t, err)
+	ran, err := q.RunDue(t.Context(), func(w *worker.Worker) {
+		worker.Handle(w, "x", func(ctx context.Context, _ *job.Job, _ struct{}) (any, error) {
+			job.Progress(ctx, 40, "pages")
+			job.Logf(ctx, "page %d", 40)
+			return nil, nil
+		})
+	})
+	require.NoError(t, err)
+	require.Len(t, ran, 1)
+	require.InDelta(t, 40, ran[0].Progress.Done, 0)
+	require.Equal(t, "page 40", ran[0].Log[0].Text)
+}

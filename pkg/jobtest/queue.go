@@ -226,7 +226,7 @@ func (q *Queue) Get(ctx context.Context, key job.Key) (*job.Job, error) {
 func clone(j *job.Job) job.Job {
 	c := *j
 	c.Input, c.Result, c.Extra = slices.Clone(j.Input), slices.Clone(j.Result), slices.Clone(j.Extra)
-	c.History = slices.Clone(j.History)
+	c.History, c.Log = slices.Clone(j.History), slices.Clone(j.Log)
 	if j.Retry != nil {
 		r := *j.Retry
 		c.Retry = &r
