@@ -173,6 +173,22 @@ func (n names) stateFilter(s state) string        { return n.job(s, ">") }
 // server keys its guards in flight by this very string.
 func (n names) filter(tail string) string { return n.ns + ".job.*." + tail }
 
+// events matches what is told of one job; its queue may be unknown.
+func (n names) events(k job.Key) string {
+	queue := "*"
+	if k.Queue != "" {
+		queue = queueToken(k.Queue)
+	}
+	return n.ns + ".event.*." + queue + "." + escape(k.Space) + "." + escape(k.ID)
+}
+
+// eventState is the state that an event's subject tells of.
+func (n names) eventState(subject string) (state, bool) {
+	rest, ok := strings.CutPrefix(subject, n.ns+".event.")
+	st, _, _ := strings.Cut(rest, ".")
+	return state(st), ok
+}
+
 // anyQueue matches every document of a job whose queue the caller does not know.
 func (n names) anyQueue(space, id string) string {
 	return n.ns + ".job.*.*." + escape(space) + "." + escape(id)

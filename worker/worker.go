@@ -1,4 +1,4 @@
-// Package worker runs jobs: it takes them from a job.Queue, calls the handler of each job's type, and
+// Package worker runs jobs: it takes them from a job.Source, calls the handler of each job's type, and
 // settles what came of it.
 //
 // It promises that no more than the configured number of handlers run at a time, that a handler's panic,
@@ -30,7 +30,7 @@ var (
 
 // Worker runs the jobs of some queues. Register handlers with Handle, then call Run, once.
 type Worker struct {
-	queue job.Queue
+	queue job.Source
 	cfg   Config
 
 	live context.Context // ends at Kill, and when Run returns
@@ -44,7 +44,7 @@ type Worker struct {
 }
 
 // New makes a worker. Its errors name the field of cfg that is wrong.
-func New(queue job.Queue, cfg Config) (*Worker, error) {
+func New(queue job.Source, cfg Config) (*Worker, error) {
 	if queue == nil {
 		return nil, errors.New("worker: no queue given")
 	}

@@ -51,10 +51,20 @@ func (e *AmbiguousError) Error() string {
 
 func (e *AmbiguousError) Unwrap() error { return ErrAmbiguous }
 
-// Queue is what producers and workers ask of whatever holds the jobs.
+// Queue is what producers and workers ask of whatever holds the jobs. It is safe for concurrent use.
 type Queue interface {
-	// Now is the store's clock.
+	Producer
+	Source
+}
+
+// Clock tells the store's time.
+type Clock interface {
 	Now() time.Time
+}
+
+// Producer is what those ask who want work done.
+type Producer interface {
+	Clock
 	// Enqueue stores a job unless one of its identity exists; then Created is false and nothing changes.
 	Enqueue(ctx context.Context, spec Spec) (Enqueued, error)
 	// EnqueueMany stores each job by itself, pipelined; the answers stand in the order of specs. The error
@@ -65,6 +75,14 @@ type Queue interface {
 	// Get reads a job by its identity. An empty queue means: whichever has it; a *AmbiguousError if
 	// several do. ErrNotFound if none does.
 	Get(ctx context.Context, key Key) (*Job, error)
+	// Wait waits for a job's end and answers its record; ErrNotFound if there is no such job (any more), the
+	// context's error if it ends first.
+	Wait(ctx context.Context, key Key) (*Job, error)
+}
+
+// Source is what a worker takes its jobs from.
+type Source interface {
+	Clock
 	// Consume makes a consumer of one queue for one worker.
 	Consume(ctx context.Context, cfg ConsumerConfig) (Consumer, error)
 }
