@@ -13,7 +13,7 @@ help: ## list the targets
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "  %-10s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
 
 build: ## the binary, as bin/jetcrew
-	$(GO) build -trimpath -ldflags '-X main.version=$(VERSION)' -o bin/jetcrew ./cmd/jetcrew
+	$(GO) build -ldflags '-X main.version=$(VERSION)' -o bin/jetcrew ./cmd/jetcrew
 
 test: ## all tests
 	$(GO) test ./...

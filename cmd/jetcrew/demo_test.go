@@ -56,8 +56,10 @@ func TestTheDemoFindsWhatIsWrong(t *testing.T) {
 		}
 		before := end.Add(-time.Second)
 		return p, j, []entry{
-			{ledgerStart, "x", 1, killed, before}, {ledgerFail, "x", 1, killed, before},
-			{ledgerStart, "x", 2, alive, before}, {ledgerDone, "x", 2, alive, before},
+			{ledgerStart, "x", 1, killed, before},
+			{ledgerFail, "x", 1, killed, before},
+			{ledgerStart, "x", 2, alive, before},
+			{ledgerDone, "x", 2, alive, before},
 		}
 	}
 	judge := func(p *planned, j *job.Job, lines []entry, ends int) []string {

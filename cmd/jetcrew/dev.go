@@ -9,6 +9,7 @@ import (
 	"regexp"
 	"strconv"
 	"strings"
+	"time"
 
 	"github.com/spf13/cobra"
 
@@ -16,7 +17,13 @@ import (
 	"github.com/jetcrew/jetcrew/pkg/embedded"
 )
 
-const defaultPort = 4222
+const (
+	defaultPort = 4222
+
+	// Nobody who tries things out waits for half a minute.
+	devRetryBase = time.Second
+	devRetryMax  = 30 * time.Second
+)
 
 func (a *app) newDev() *cobra.Command {
 	var port int
@@ -27,7 +34,9 @@ func (a *app) newDev() *cobra.Command {
 		Long: `Runs a NATS server with JetStream on 127.0.0.1, a worker with the example handlers
 and housekeeping, all in this process, until Ctrl-C. Not for production.
 
-Without --dir, the data is in a temporary directory and is lost on exit.
+Without --dir, the data is in a temporary directory and is lost on exit. What fails
+is tried again after a second, doubled each time, unless JETCREW_RETRY_BASE or
+JETCREW_RETRY_MAX is set.
 
 ` + builtinHelp,
 		Example: `  jetcrew dev
@@ -73,6 +82,9 @@ func (a *app) dev(cfg *config.Config, port int, dir string) error {
 	own.URL, own.Context, own.InboxPrefix = []string{srv.URL()}, "", ""
 	own.Credentials, own.NKey, own.User, own.Password, own.Token = "", "", "", "", ""
 	own.TLSCA, own.TLSCert, own.TLSKey = "", "", ""
+	if own.Source("JETCREW_RETRY_BASE") == config.FromDefault && own.Source("JETCREW_RETRY_MAX") == config.FromDefault {
+		own.RetryBase, own.RetryMax = devRetryBase, devRetryMax
+	}
 	ctx, stop := a.untilSignal(context.Background())
 	defer stop()
 	c, err := a.connect(ctx, &own, log, srv.InProcess())

@@ -290,8 +290,18 @@ func TestConfigShowsNoSecret(t *testing.T) {
 
 func TestHelpVersionAndCompletion(t *testing.T) {
 	for _, args := range [][]string{
-		{}, {"help"}, {"--help"}, {"job"}, {"version"}, {"version", "--json"}, {"completion", "bash"},
-		{"dev", "--help"}, {"work", "--help"}, {"enqueue", "--help"}, {"job", "get", "--help"}, {"demo", "--help"},
+		{},
+		{"help"},
+		{"--help"},
+		{"job"},
+		{"version"},
+		{"version", "--json"},
+		{"completion", "bash"},
+		{"dev", "--help"},
+		{"work", "--help"},
+		{"enqueue", "--help"},
+		{"job", "get", "--help"},
+		{"demo", "--help"},
 	} {
 		r := call(t, args...).ok(t)
 		require.NotEmpty(t, r.out, args)
