@@ -3,7 +3,6 @@
 GO       ?= go
 TOOL     := $(GO) tool -modfile=.ci/tools.mod
 FUZZTIME ?= 10s
-BENCH    ?= .
 VERSION  ?= $(shell git describe --tags --always --dirty 2>/dev/null || echo devel)
 
 .DEFAULT_GOAL := help
@@ -42,8 +41,8 @@ fmt-check: ## say what is not formatted
 vuln: ## known vulnerabilities (needs the network)
 	$(TOOL) govulncheck ./...
 
-bench: ## benchmarks matching BENCH (all)
-	$(GO) test -run '^$$' -bench '$(BENCH)' -benchmem ./...
+bench: ## measure beside raw JetStream, on fresh servers, and print ratios
+	JETCREW_BENCH=1 $(GO) test -count=1 -timeout 20m -v -run 'TestBench$$' ./pkg/bench
 
 demo: ## the demo, on this directory
 	$(GO) run ./cmd/jetcrew demo

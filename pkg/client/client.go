@@ -110,6 +110,13 @@ func (c *Client) Get(ctx context.Context, key job.Key) (*job.Job, error) {
 	return j, c.events.explain(err)
 }
 
+// Wait waits for a job's end and answers its record: events tell of it, and the record is read each second in
+// case one is lost. The key is as for Get. Errors to branch on: job.ErrNotFound, and the context's.
+func (c *Client) Wait(ctx context.Context, key job.Key) (*job.Job, error) {
+	j, err := c.store.Wait(ctx, key)
+	return j, c.events.explain(err)
+}
+
 // Close ends the store's work and the connection. Calling it again does nothing.
 func (c *Client) Close() {
 	c.close.Do(func() {
