@@ -28,7 +28,6 @@ func (c *consumer) check() {
 			}
 		}
 		c.checkBatch(batch)
-		c.inCheck.Add(-int64(len(batch)))
 		c.jobs.poke()
 	}
 }
@@ -36,10 +35,13 @@ func (c *consumer) check() {
 func (c *consumer) checkBatch(batch []*claim) {
 	tails := make([]string, 0, len(batch))
 	todo := batch[:0:0]
+	var known []*record
 	for _, cl := range batch {
 		switch {
 		case cl.lapsed():
 			cl.drop()
+			continue
+		case cl.gone():
 			continue
 		case cl.unreadable():
 			// Its subject is no job's, so no documents belong to it.
@@ -47,13 +49,14 @@ func (c *consumer) checkBatch(batch []*claim) {
 			continue
 		}
 		tails = append(tails, cl.rec.tail)
+		known = append(known, &cl.rec)
 		todo = append(todo, cl)
 	}
 	if len(todo) == 0 {
 		return
 	}
 	epoch, at := c.epoch.Load(), time.Now()
-	docs, _, err := c.s.documents(c.ctx, tails)
+	docs, _, err := c.s.documents(c.ctx, tails, known...)
 	if err != nil {
 		if c.ctx.Err() == nil {
 			c.log.Debug().Err(err).Int("jobs", len(todo)).Msg("jobs could not be checked; trying again")
@@ -67,6 +70,13 @@ func (c *consumer) checkBatch(batch []*claim) {
 		cl.mu.Unlock()
 		c.decide(cl, docs[cl.rec.tail])
 	}
+}
+
+// gone reports whether the claim was let go.
+func (cl *claim) gone() bool {
+	cl.mu.Lock()
+	defer cl.mu.Unlock()
+	return cl.over != nil
 }
 
 // later checks deliveries again in a while. Their leases are renewed meanwhile, and where that fails for a
@@ -87,7 +97,7 @@ func (cl *claim) unreadable() bool { return cl.rec.bad != nil && cl.rec.Job.ID =
 
 // decide does what the delivery table says about one delivery.
 func (c *consumer) decide(cl *claim, recs []record) {
-	if !holds(recs, cl.seq) && cl.rec.bad == nil {
+	if cl.doubtful || !holds(recs, cl.seq) && cl.rec.bad == nil {
 		// It may have gone, or a follower that is behind may have answered.
 		c.wg.Go(func() {
 			ctx, cancel := context.WithTimeout(c.ctx, requestTimeout)
@@ -105,10 +115,7 @@ func (c *consumer) decide(cl *claim, recs []record) {
 }
 
 func (c *consumer) act(cl *claim, recs []record) {
-	cl.mu.Lock()
-	over := cl.over != nil
-	cl.mu.Unlock()
-	if over {
+	if cl.gone() {
 		return
 	}
 	n := newest(recs)
@@ -136,7 +143,6 @@ func (c *consumer) act(cl *claim, recs []record) {
 		}
 	}
 	v := decide(delivery{seq: cl.seq, count: cl.count, bad: cl.rec.bad != nil}, recs, f)
-	println("DBG", c.cfg.WorkerID, cl.seq, cl.count, v.action.String(), v.lost, f.reported, n != nil && n.lapsed(f.now))
 	switch v.action {
 	case actSetAside:
 		c.wg.Go(func() { c.setAside(cl, recs) })
@@ -183,18 +189,24 @@ func (c *consumer) leave(cl *claim, stands time.Duration) {
 
 // claimFirst writes a claim before its handler starts, since somebody had the job before.
 func (c *consumer) claimFirst(cl *claim, recs []record, v verdict) {
-	cl.writing.Lock()
-	defer cl.writing.Unlock()
+	if cl.lock(c.ctx) != nil {
+		return
+	}
+	defer cl.unlock()
 	n := newest(recs)
 	now := c.s.Now()
 	cl.mu.Lock()
+	if cl.over != nil { // let go meanwhile
+		cl.mu.Unlock()
+		return
+	}
 	cl.attempts = v.attempts + 1
 	cl.base = n.document
 	cl.started = job.Millis(now)
 	cl.old = older(recs, n.Rev, cl.seq)
 	if v.lost {
 		cl.base.Job.Attempts = v.attempts // the lost one is counted
-		cl.base.lost(now)
+		cl.base.job().LoseAttempt(now)
 		cl.base.Job.RunID = n.Job.RunID
 	}
 	cl.wrote = newWriter()
@@ -211,6 +223,7 @@ func (c *consumer) claimFirst(cl *claim, recs []record, v verdict) {
 	cl.mu.Lock()
 	cl.beaten = sent
 	cl.mu.Unlock()
+	cl.inProgress()
 	if c.s.at(AfterClaimWrite) != nil {
 		return
 	}
@@ -249,8 +262,8 @@ func (c *consumer) endUnrun(cl *claim, recs []record, v verdict) {
 // endLost is the end of a job whose last attempt was lost.
 func (d *document) endLost(writer string, end state, now time.Time) document {
 	n := d.next(writer)
-	n.lost(now)
 	j := n.job()
+	j.LoseAttempt(now)
 	j.UpdatedAt = job.Millis(now)
 	j.Error = job.LostError
 	j.StartedAt = time.Time{}

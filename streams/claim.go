@@ -19,16 +19,21 @@ type claim struct {
 	seq   uint64 // of the ready message
 	count uint64 // of the delivery
 
-	writing sync.Mutex // held during each write to the job, so that one is resolved before the next begins
+	doubtful bool // a first delivery that comes after later ones: the server may have forgotten an ack
+
+	writing chan struct{} // holds a token during each write to the job, so that one is resolved before the next
+	unsure  []string      // writers of settlements that may have been stored; guarded by writing
 
 	mu        sync.Mutex // guards what follows
 	reply     string     // where the newest delivery is acknowledged
 	beaten    time.Time  // when the store last heard that it is held, by this process's monotonic clock
 	checkedAt time.Time
 	epoch     int64
-	hint      bool // somebody says that the job changed
-	counted   bool // in the consumer's unclaimed
-	decided   bool // its documents were looked at, and it is to be run
+	hint      bool      // somebody says that the job changed
+	counted   bool      // in the consumer's unclaimed and inHand
+	offered   time.Time // since when a caller may have it
+	unwanted  bool      // no caller came for it: it is being handed back
+	decided   bool      // its documents were looked at, and it is to be run
 	begun     time.Time
 	timer     *time.Timer
 	settling  bool
@@ -59,10 +64,23 @@ func (c *consumer) newClaim(m *nats.Msg) (*claim, error) {
 	})
 	now := time.Now()
 	return &claim{
-		c: c, rec: rec, seq: rec.seq, count: meta.NumDelivered, reply: m.Reply, beaten: now, counted: true,
+		writing: make(chan struct{}, 1),
+		c:       c, rec: rec, seq: rec.seq, count: meta.NumDelivered, reply: m.Reply, beaten: now, counted: true,
 		epoch: c.epoch.Load(), base: rec.document, guard: rec.seq, attempts: rec.Job.Attempts + 1,
 	}, nil
 }
+
+// lock begins a write to the job, and unlock ends it.
+func (cl *claim) lock(ctx context.Context) error {
+	select {
+	case cl.writing <- struct{}{}:
+		return nil
+	case <-ctx.Done():
+		return ctx.Err()
+	}
+}
+
+func (cl *claim) unlock() { <-cl.writing }
 
 // redelivered notes where a newer delivery of what is held already is acknowledged.
 func (cl *claim) redelivered(reply string) {
@@ -102,24 +120,31 @@ func (cl *claim) begin() bool {
 	}
 	cl.mu.Lock()
 	defer cl.mu.Unlock()
-	if cl.over != nil {
+	if cl.over != nil || cl.settling || cl.unwanted {
 		return false
 	}
 	cl.begun = time.Now()
 	if cl.started.IsZero() {
 		cl.started = job.Millis(c.s.Now())
 	}
-	if !cl.claimed {
-		cl.timer = time.AfterFunc(claimDelay, cl.writeClaim)
-	}
+	cl.startTimer()
 	cl.taken()
 	return true
+}
+
+// startTimer has the claim written in a while, if that is not done. Called with mu held.
+func (cl *claim) startTimer() {
+	if !cl.claimed && cl.over == nil {
+		cl.timer = time.AfterFunc(claimDelay, cl.writeClaim)
+	}
 }
 
 // taken takes the claim out of what Drain waits for. Called with mu held.
 func (cl *claim) taken() {
 	if cl.counted {
 		cl.counted = false
+		cl.c.inHand.Add(-1)
+		cl.c.jobs.poke()
 		cl.c.unclaimed.Done()
 	}
 }
@@ -202,6 +227,15 @@ func (cl *claim) ack() {
 	_ = cl.c.s.nc.Publish(reply, nil)
 }
 
+// inProgress has the server wait a lease from now before it hands the job out again. After a claim was written,
+// it is so not handed out a moment before that claim's lease is over, to be left for another lease.
+func (cl *claim) inProgress() {
+	cl.mu.Lock()
+	reply := cl.reply
+	cl.mu.Unlock()
+	_ = cl.c.s.nc.Publish(reply, inProgress) // the next heartbeat says it again
+}
+
 // running is the claim's document: base with the next rev, held by this worker.
 func (cl *claim) running(writer string, now time.Time) document {
 	d := cl.base.next(writer)
@@ -217,8 +251,10 @@ func (cl *claim) running(writer string, now time.Time) document {
 
 // writeClaim makes a started job's claim known, so that others see who runs it.
 func (cl *claim) writeClaim() {
-	cl.writing.Lock()
-	defer cl.writing.Unlock()
+	if cl.lock(cl.c.ctx) != nil {
+		return
+	}
+	defer cl.unlock()
 	cl.mu.Lock()
 	if cl.over != nil || cl.claimed || cl.settling {
 		cl.mu.Unlock()
@@ -240,6 +276,7 @@ func (cl *claim) writeClaim() {
 	})
 	if err == nil {
 		cl.adopt(w.doc, seq)
+		cl.inProgress()
 		return
 	}
 	if errors.Is(err, job.ErrLeaseLost) {

@@ -29,16 +29,18 @@ type consumer struct {
 	cfg     job.ConsumerConfig
 	info    queueInfo
 	log     zerolog.Logger
-	started time.Time
+	started time.Time // by the store's clock
+	made    time.Time // the same by this process's monotonic clock
 
 	jobs  *puller
 	wakes *puller
 
-	waiting  atomic.Int64 // callers of Claim
-	inCheck  atomic.Int64 // delivered, and not decided on
-	buffered atomic.Int64 // ready to be claimed
-	runTime  atomic.Int64 // moving average of how long jobs run, in nanoseconds
-	epoch    atomic.Int64 // counts reconnects: what was checked before one is checked again
+	waiting atomic.Int64  // callers of Claim
+	inHand  atomic.Int64  // delivered, and neither claimed by a caller nor let go
+	runTime atomic.Int64  // moving average of how long jobs run, in nanoseconds
+	lastRun atomic.Int64  // when the last one ended, in nanoseconds since made
+	epoch   atomic.Int64  // counts reconnects: what was checked before one is checked again
+	highest atomic.Uint64 // sequence that was delivered
 
 	arrived  chan *claim // deliveries to check
 	ready    chan *claim // checked, for Claim
@@ -74,7 +76,7 @@ func (s *Store) Consume(ctx context.Context, cfg job.ConsumerConfig) (job.Consum
 		return nil, err
 	}
 	c := &consumer{
-		s: s, cfg: cfg, info: info, started: s.Now(),
+		s: s, cfg: cfg, info: info, started: s.Now(), made: time.Now(),
 		log:      s.log.With().Str("queue", cfg.Queue).Str("worker", cfg.WorkerID).Logger(),
 		arrived:  make(chan *claim, 16*1024),
 		ready:    make(chan *claim, 16*1024),
@@ -88,7 +90,7 @@ func (s *Store) Consume(ctx context.Context, cfg job.ConsumerConfig) (job.Consum
 		held:     make(map[uint64]*claim),
 	}
 	c.ctx, c.cancel = context.WithCancel(s.ctx)
-	if err := c.beatPresence(ctx, nil); err != nil {
+	if err := c.appear(ctx); err != nil {
 		c.cancel()
 		return nil, fmt.Errorf("streams: saying that worker %s is there: %w", cfg.WorkerID, err)
 	}
@@ -166,9 +168,9 @@ func (c *consumer) watchConnection(status <-chan nats.Status) {
 // and the queue has no limit across the fleet, what the slots will have done in the next lookAhead, at most
 // one more for each slot.
 func (c *consumer) wantJobs(outstanding int) int {
-	have := outstanding + int(c.inCheck.Load()+c.buffered.Load())
+	have := outstanding + int(c.inHand.Load())
 	target := int(c.waiting.Load())
-	if run := c.runTime.Load(); run > 0 && !c.info.limited {
+	if run := c.runTime.Load(); run > 0 && !c.info.limited && time.Since(c.made)-time.Duration(c.lastRun.Load()) < claimDelay {
 		target += int(min(int64(c.cfg.Slots), int64(c.cfg.Slots)*int64(lookAhead)/run))
 	}
 	want := target - have
@@ -180,6 +182,7 @@ func (c *consumer) wantJobs(outstanding int) int {
 
 // ran takes a job's run time into the moving average.
 func (c *consumer) ran(d time.Duration) {
+	c.lastRun.Store(int64(time.Since(c.made)))
 	old := c.runTime.Load()
 	if old == 0 {
 		c.runTime.Store(max(1, int64(d)))
@@ -206,10 +209,13 @@ func (c *consumer) Claim(ctx context.Context) (job.Claim, error) {
 		}
 		select {
 		case cl := <-c.ready:
-			c.buffered.Add(-1)
-			if cl.begin() {
+			c.waiting.Add(-1) // it is served: nothing more is asked for in its name
+			begun := cl.begin()
+			c.waiting.Add(1)
+			if begun {
 				return cl, nil
 			}
+			c.jobs.poke()
 		case <-c.draining:
 		case <-c.dead:
 		case <-ctx.Done():
@@ -228,6 +234,13 @@ func (c *consumer) deliver(m *nats.Msg) {
 	if c.s.at(AfterDelivery) != nil {
 		return
 	}
+	// First deliveries go up the stream. One that does not is a message that the server has forgotten to have
+	// delivered, and perhaps to have removed: a follower that is behind must not speak for its job.
+	if high := c.highest.Load(); cl.seq > high {
+		c.highest.Store(cl.seq) // deliveries come one by one
+	} else {
+		cl.doubtful = true
+	}
 	c.mu.Lock()
 	if c.ctx.Err() != nil {
 		c.mu.Unlock()
@@ -240,6 +253,7 @@ func (c *consumer) deliver(m *nats.Msg) {
 	}
 	c.held[cl.seq] = cl
 	c.unclaimed.Add(1)
+	c.inHand.Add(1)
 	c.mu.Unlock()
 	c.queueCheck(cl)
 }
@@ -249,7 +263,6 @@ func (c *consumer) queueCheck(cl *claim) {
 	cl.mu.Lock()
 	cl.decided = false
 	cl.mu.Unlock()
-	c.inCheck.Add(1)
 	select {
 	case c.arrived <- cl:
 	case <-c.ctx.Done():
@@ -259,13 +272,11 @@ func (c *consumer) queueCheck(cl *claim) {
 // offer makes a checked delivery available to Claim.
 func (c *consumer) offer(cl *claim) {
 	cl.mu.Lock()
-	cl.decided = true
+	cl.decided, cl.offered = true, time.Now()
 	cl.mu.Unlock()
-	c.buffered.Add(1)
 	select {
 	case <-c.empty: // it came late, when nobody claims any more
-		c.buffered.Add(-1)
-		c.wg.Go(cl.handBack)
+		c.wg.Go(func() { cl.handBack("the worker was shutting down") })
 	default:
 		select {
 		case c.ready <- cl:
@@ -332,8 +343,7 @@ func (c *consumer) handBackBuffered() {
 	for {
 		select {
 		case cl := <-c.ready:
-			c.buffered.Add(-1)
-			wg.Go(cl.handBack)
+			wg.Go(func() { cl.handBack("the worker was shutting down") })
 		case <-c.empty:
 			return
 		case <-c.ctx.Done():

@@ -1,10 +1,6 @@
 package streams
 
-import (
-	"time"
-
-	"github.com/jetcrew/jetcrew/pkg/job"
-)
+import "time"
 
 // action is what to do about a delivery of a ready message.
 type action int
@@ -127,20 +123,4 @@ func decideWake(recs []record, now time.Time) wakeAction {
 	default:
 		return wakeMove
 	}
-}
-
-// lost writes into the history of d that its last attempt was lost.
-func (d *document) lost(now time.Time) {
-	j := d.job()
-	a := job.Attempt{
-		Status: job.AttemptLost, StartedAt: j.StartedAt, EndedAt: job.Millis(now),
-		WorkerID: j.WorkerID, RunID: j.RunID, Error: job.LostError,
-	}
-	if a.WorkerID == "" {
-		a.WorkerID = job.UnknownWorker
-	}
-	if a.StartedAt.IsZero() {
-		a.StartedAt = a.EndedAt
-	}
-	j.AddAttempt(a)
 }

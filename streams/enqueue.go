@@ -75,7 +75,7 @@ func (s *Store) store(ctx context.Context, e *enqueue) (created bool, err error)
 			return created, err
 		}
 		if pause(ctx, try) != nil {
-			return false, err
+			return false, e.doubt(err)
 		}
 	}
 }
@@ -114,10 +114,18 @@ func (s *Store) judge(ctx context.Context, e *enqueue, err error) (created, done
 			return false, ctx.Err() != nil, err
 		}
 	case errors.Is(err, errBusy):
-		return false, ctx.Err() != nil, err
+		return false, ctx.Err() != nil, e.doubt(err)
 	default:
-		return false, true, err
+		return false, true, e.doubt(err)
 	}
+}
+
+// doubt makes an error of the last try say what is true of all tries: one of them may have been stored.
+func (e *enqueue) doubt(err error) error {
+	if e.unsure && !errors.Is(err, job.ErrUnknown) {
+		return fmt.Errorf("%w: %w", job.ErrUnknown, err)
+	}
+	return err
 }
 
 // ours reports whether a job's documents descend from this very enqueue.

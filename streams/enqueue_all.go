@@ -94,6 +94,8 @@ func (s *Store) storeBatch(ctx context.Context, jobs []*enqueue) error {
 			return fmt.Errorf("job %d: %w", i, err)
 		}
 		if i == len(jobs)-1 {
+			ctx, cancel := context.WithTimeout(ctx, requestTimeout)
+			defer cancel()
 			if _, err = batch.CommitMsg(ctx, m); err != nil {
 				return publishError(err)
 			}

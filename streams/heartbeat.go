@@ -35,6 +35,7 @@ func (c *consumer) beat() {
 			c.letGo()
 		case <-renewal.C:
 			c.letGo()
+			c.handBackUnwanted()
 			if renewing {
 				continue
 			}
@@ -78,6 +79,23 @@ func (c *consumer) letGo() {
 	}
 }
 
+// handBackUnwanted gives away what no caller has asked for since the last round: it would wait here for as long as
+// the jobs in the slots run, while another worker may be idle.
+func (c *consumer) handBackUnwanted() {
+	if c.waiting.Load() > 0 {
+		return
+	}
+	for _, cl := range c.holding() {
+		cl.mu.Lock()
+		hand := cl.counted && cl.decided && cl.over == nil && !cl.unwanted && time.Since(cl.offered) > c.info.lease/3
+		cl.unwanted = cl.unwanted || hand
+		cl.mu.Unlock()
+		if hand {
+			c.wg.Go(func() { cl.handBack("the worker was busy") })
+		}
+	}
+}
+
 // renew looks at claims again, renews those that are still held, and says so. Only then do they count as
 // renewed, as of when it began.
 func (c *consumer) renew(ctx context.Context, claims []*claim) error {
@@ -88,20 +106,18 @@ func (c *consumer) renew(ctx context.Context, claims []*claim) error {
 	var held []*claim
 	for _, cl := range claims {
 		cl.mu.Lock()
-		over, reply := cl.over, cl.reply
+		over := cl.over
 		cl.mu.Unlock()
-		if over != nil {
-			continue
+		if over == nil {
+			held = append(held, cl)
 		}
-		if err := c.s.nc.Publish(reply, inProgress); err != nil {
-			return err
-		}
-		held = append(held, cl)
 	}
+	// In this order: what is handed out again because nobody renewed it is no longer reported to be running.
 	if err := c.beatPresence(ctx, c.holding()); err != nil {
 		return err
 	}
 	for _, cl := range held {
+		cl.inProgress()
 		cl.mu.Lock()
 		if from.After(cl.beaten) {
 			cl.beaten = from

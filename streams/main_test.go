@@ -3,11 +3,10 @@ package streams
 import (
 	"context"
 	"errors"
+	"flag"
 	"fmt"
 	"slices"
-	"os"
 	"strings"
-	"github.com/rs/zerolog"
 	"sync"
 	"sync/atomic"
 	"testing"
@@ -21,7 +20,14 @@ import (
 	"github.com/jetcrew/jetcrew/pkg/job"
 )
 
-func TestMain(m *testing.M) { natstest.Main(m) }
+func TestMain(m *testing.M) {
+	flag.Parse()
+	// Most tests wait for a lease to lapse: far more of them than there are processors can do so at a time.
+	if err := flag.Set("test.parallel", "12"); err != nil {
+		panic(err)
+	}
+	natstest.Main(m)
+}
 
 const (
 	lease = MinLease
@@ -46,7 +52,7 @@ func server(t *testing.T) *place {
 func (p *place) url() string { return p.urls[int(p.next.Add(1))%len(p.urls)] }
 
 func (p *place) config() Config {
-	return Config{Namespace: p.ns, Replicas: p.replicas, Lease: lease, Logger: zerolog.New(os.Stderr)}
+	return Config{Namespace: p.ns, Replicas: p.replicas, Lease: lease}
 }
 
 // node is a process as far as the store can tell: a connection, a store on it, and perhaps a consumer.
@@ -99,6 +105,11 @@ func (p *place) dying(t *testing.T, at Point, opts ...nats.Option) *node {
 	}
 	n.openStore(cfg)
 	return n
+}
+
+// in is the node as a subtest uses it.
+func (n *node) in(t *testing.T) *node {
+	return &node{Store: n.Store, t: t, nc: n.nc, died: n.died}
 }
 
 // crash ends a node as if its process had died.
@@ -325,4 +336,12 @@ func (n *node) requestCancel(key job.Key) {
 		return err
 	})
 	require.NoError(n.t, n.nc.Publish(n.names.cancelHint(tail(key)), nil))
+}
+
+func portOf(t *testing.T, url string) int {
+	t.Helper()
+	var port int
+	_, err := fmt.Sscanf(url[strings.LastIndexByte(url, ':')+1:], "%d", &port)
+	require.NoError(t, err)
+	return port
 }

@@ -243,5 +243,8 @@ func parseTail(tail string) (job.Key, error) {
 	if k.ID, err = unescape(t[2]); err != nil {
 		return job.Key{}, fmt.Errorf("id %q: %w", t[2], err)
 	}
+	if n := max(len(k.Queue), len(k.Space), len(k.ID)); n > job.MaxName {
+		return job.Key{}, fmt.Errorf("has a name of %d bytes, at most %d are allowed", n, job.MaxName)
+	}
 	return k, nil
 }

@@ -64,11 +64,24 @@ func (c *consumer) beatPresence(ctx context.Context, claims []*claim) error {
 		Header:  nats.Header{jetstream.MsgTTLHeader: []string{seconds(c.info.lease + time.Second)}},
 	}
 	_, err = c.s.send(ctx, m)
-	if errors.Is(err, job.ErrUnknown) && ctx.Err() == nil {
+	if retryable(err) && c.ctx.Err() == nil {
 		// The bucket may have been deleted by hand; the next heartbeat needs it.
+		ctx, cancel := context.WithTimeout(c.ctx, requestTimeout)
+		defer cancel()
 		return errors.Join(err, c.s.ensureWorkers(ctx))
 	}
 	return err
+}
+
+// appear writes the first presence. It tries on for a while: what Open has just made may not be reachable from
+// this server yet, and a worker should not fail to start for that.
+func (c *consumer) appear(ctx context.Context) error {
+	for try := 0; ; try++ {
+		err := c.beatPresence(ctx, nil)
+		if err == nil || !retryable(err) || pause(ctx, try) != nil {
+			return err
+		}
+	}
 }
 
 // withdrawPresence removes this consumer's entry.

@@ -190,9 +190,14 @@ func (r *reader) multiLast(ctx context.Context, filters []string) ([]message, ui
 const maxFilters = 128
 
 // documents reads the documents of several jobs, named by their tails, by direct gets. The replica that
-// answered had everything up to the sequence that it answers, and perhaps nothing later.
-func (s *Store) documents(ctx context.Context, tails []string) (map[string][]record, uint64, error) {
+// answered had everything up to the sequence that it answers, and perhaps nothing later. What is known already
+// is not taken apart again.
+func (s *Store) documents(ctx context.Context, tails []string, known ...*record) (map[string][]record, uint64, error) {
 	upTo := uint64(math.MaxUint64)
+	have := make(map[uint64]*record, len(known))
+	for _, r := range known {
+		have[r.seq] = r
+	}
 	tails = slices.Compact(slices.Sorted(slices.Values(tails)))
 	out := make(map[string][]record, len(tails))
 	for part := range slices.Chunk(tails, maxFilters) {
@@ -206,21 +211,29 @@ func (s *Store) documents(ctx context.Context, tails []string) (map[string][]rec
 		}
 		upTo = min(upTo, seq)
 		for _, m := range msgs {
-			r := s.names.record(m)
-			out[r.tail] = append(out[r.tail], r)
+			r := have[m.seq] // a sequence names one message for ever
+			if r == nil {
+				r = new(record)
+				*r = s.names.record(m)
+			}
+			out[r.tail] = append(out[r.tail], *r)
 		}
 	}
 	return out, upTo, nil
 }
 
-// fromLeader reads one job's documents from the stream's leader, which no answer lags behind. It walks up the
-// sequences, so that a document that moves meanwhile is met at its later place: what it answers as the newest
-// was the newest when it ended.
+// fromLeader reads one job's documents from the stream's leader, which no answer lags behind.
 func (s *Store) fromLeader(ctx context.Context, tail string) ([]record, error) {
+	return s.walkLeader(ctx, s.names.filter(tail))
+}
+
+// walkLeader reads the documents that filter matches. It walks up the sequences, so that a document that moves
+// meanwhile is met at its later place: what it answers as the newest was the newest when it ended.
+func (s *Store) walkLeader(ctx context.Context, filter string) ([]record, error) {
 	var recs []record
 	seq := uint64(1)
 	for {
-		m, err := s.leaderNext(ctx, s.names.filter(tail), seq)
+		m, err := s.leaderNext(ctx, filter, seq)
 		if errors.Is(err, job.ErrNotFound) {
 			return recs, nil
 		}
@@ -229,7 +242,7 @@ func (s *Store) fromLeader(ctx context.Context, tail string) ([]record, error) {
 		}
 		r := s.names.record(m)
 		// What stood on the same subject has been replaced by it.
-		recs = slices.DeleteFunc(recs, func(o record) bool { return o.state == r.state })
+		recs = slices.DeleteFunc(recs, func(o record) bool { return o.state == r.state && o.tail == r.tail })
 		recs = append(recs, r)
 		seq = m.seq + 1
 	}
@@ -298,9 +311,17 @@ func (s *Store) Get(ctx context.Context, key job.Key) (*job.Job, error) {
 	if err != nil {
 		return nil, fmt.Errorf("get %s/%s: %w", key.Space, key.ID, err)
 	}
+	recs := make([]record, len(msgs))
+	for i, m := range msgs {
+		recs[i] = s.names.record(m)
+	}
+	if len(recs) == 0 { // a replica that is behind may have answered; the leader knows
+		if recs, err = s.walkLeader(ctx, filter); err != nil {
+			return nil, fmt.Errorf("get %s/%s: %w", key.Space, key.ID, err)
+		}
+	}
 	byQueue := make(map[string][]record)
-	for _, m := range msgs {
-		r := s.names.record(m)
+	for _, r := range recs {
 		byQueue[r.tail] = append(byQueue[r.tail], r)
 	}
 	var found *record

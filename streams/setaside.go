@@ -1,6 +1,7 @@
 package streams
 
 import (
+	"bytes"
 	"errors"
 	"fmt"
 	"strconv"
@@ -22,6 +23,11 @@ func (c *consumer) setAside(cl *claim, recs []record) {
 	s := c.s
 	key := cl.rec.job().Key()
 	t, guard := cl.rec.tail, cl.seq
+	if n := newest(recs); n != nil && n.state == stateDead && n.Job.Type == "" && n.seq > cl.seq &&
+		bytes.HasPrefix(cl.rec.raw, n.Job.Raw) && (len(n.Job.Raw) > 0 || len(cl.rec.raw) == 0) {
+		c.finish(cl, nil) // it was set aside before, and its ack was lost
+		return
+	}
 	if cl.unreadable() || len(recs) > 1 || len(recs) == 1 && recs[0].seq != cl.seq {
 		key.Queue, key.ID = c.cfg.Queue, "message-"+strconv.FormatUint(cl.seq, 10)
 		if cl.unreadable() {

@@ -27,17 +27,26 @@ func (cl *claim) Settle(ctx context.Context, o job.Outcome) (*job.Job, error) {
 	if err := cl.beginSettle(); err != nil {
 		return nil, fmt.Errorf("settle %s: %w", key, err)
 	}
-	cl.writing.Lock() // a claim that is being written is resolved first
-	defer cl.writing.Unlock()
+	if err := cl.lock(ctx); err != nil { // a claim that is being written is resolved first
+		cl.notSettled()
+		return nil, fmt.Errorf("settle %s: %w", key, err)
+	}
+	defer cl.unlock()
 	seq, w, recs, err := cl.writeOutcome(ctx, o)
+	if err != nil {
+		// An earlier call may have written it without hearing so.
+		if r := written(recs, cl.unsure...); errors.Is(err, job.ErrLeaseLost) && r != nil {
+			seq, w, err = r.seq, write{tail: r.tail, state: r.state, doc: &r.document}, nil
+		} else {
+			cl.unsure = append(cl.unsure, w.doc.Writer)
+		}
+	}
 	switch {
 	case errors.Is(err, job.ErrLeaseLost):
 		cl.lost(recs)
 		return nil, fmt.Errorf("settle %s: %w", key, err)
 	case err != nil:
-		cl.mu.Lock()
-		cl.settling = false
-		cl.mu.Unlock()
+		cl.notSettled()
 		return nil, fmt.Errorf("settle %s: %w", key, err)
 	}
 	if err := cl.c.s.at(AfterSettle); err != nil {
@@ -63,6 +72,14 @@ func (cl *claim) beginSettle() error {
 		cl.c.ran(time.Since(cl.begun))
 	}
 	return nil
+}
+
+// notSettled takes back beginSettle: the claim is held as before.
+func (cl *claim) notSettled() {
+	cl.mu.Lock()
+	defer cl.mu.Unlock()
+	cl.settling = false
+	cl.startTimer()
 }
 
 // writeOutcome writes the document that follows from an outcome, until it is known to stand or to have lost.
@@ -92,55 +109,20 @@ func (cl *claim) writeOutcome(ctx context.Context, o job.Outcome) (uint64, write
 // outcome is the write that an outcome asks for. Called with mu held.
 func (cl *claim) outcome(o job.Outcome) write {
 	s := cl.c.s
-	now := job.Millis(s.Now())
 	d := cl.base.next(newWriter())
 	j := d.job()
-	st := state(o.Status)
+	j.Conclude(o, job.Run{Attempts: cl.attempts, WorkerID: cl.c.cfg.WorkerID, StartedAt: cl.started}, s.Now())
+	w := write{tail: cl.rec.tail, state: state(j.Status), doc: &d, guard: cl.guard}
 	switch {
-	case o.Status == job.Pending && j.CancelRequested:
-		st = stateCancelled
-	case o.Status == job.Pending && !o.Refund && cl.attempts >= j.MaxAttempts:
-		st = stateDead
-	case o.Status == job.Pending && o.Delay > 0:
-		st = stateDue
-	case o.Status == job.Pending:
-		st = stateReady
+	case j.Status.Terminal():
+		w.ttl = s.cfg.Retention.of(w.state)
+	case o.Delay > 0:
+		w.state = stateDue
+	default:
+		w.state = stateReady
 	}
-	j.Attempts = cl.attempts
-	j.Error = job.CutError(o.Error)
-	j.WorkerID = cl.c.cfg.WorkerID
-	if o.RunID != "" {
-		j.RunID = o.RunID
-	}
-	j.Result = nil
-	if st == stateSucceeded {
-		j.Result = o.Result
-	}
-	if !o.Refund {
-		status := o.AttemptStatus()
-		if st == stateCancelled {
-			status = job.AttemptCancelled
-		}
-		j.AddAttempt(job.Attempt{
-			Status: status, StartedAt: cl.started, EndedAt: now,
-			WorkerID: j.WorkerID, RunID: j.RunID, Error: o.Error,
-		})
-	}
-	if !st.terminal() {
-		if o.Refund {
-			j.Attempts--
-		}
-		j.WorkerID = ""
-		j.RunAt = job.CeilMillis(now.Add(o.Delay))
-		// It stays suspect: whoever had it before may have vanished while running it.
-		d.ClaimFirst = o.Refund && !cl.claimed && (cl.count > 1 || cl.rec.ClaimFirst)
-	}
-	j.StartedAt = time.Time{}
-	j.UpdatedAt = now
-	w := write{tail: cl.rec.tail, state: st, doc: &d, guard: cl.guard}
-	if st.terminal() {
-		w.ttl = s.cfg.Retention.of(st)
-	}
+	// Handed back, it stays suspect: whoever had it before may have vanished while running it.
+	d.ClaimFirst = j.Status == job.Pending && o.Refund && !cl.claimed && (cl.count > 1 || cl.rec.ClaimFirst)
 	return w
 }
 
@@ -170,14 +152,14 @@ func (cl *claim) finishSettle(ctx context.Context, w write, recs []record) error
 }
 
 // handBack gives an unstarted job to whoever comes next: refunded, at once.
-func (cl *claim) handBack() {
+func (cl *claim) handBack(why string) {
 	if cl.lapsed() || cl.rec.bad != nil {
 		cl.drop()
 		return
 	}
 	ctx, cancel := context.WithTimeout(cl.c.ctx, cl.c.info.lease)
 	defer cancel()
-	_, err := cl.Settle(ctx, job.HandBack(0, "not started: the worker was shutting down"))
+	_, err := cl.Settle(ctx, job.HandBack(0, "not started: "+why))
 	if err != nil {
 		if !errors.Is(err, job.ErrLeaseLost) {
 			cl.c.log.Warn().Err(err).Msg("a job could not be handed back; it goes on when its lease is over")

@@ -26,18 +26,21 @@ type SweepReport struct {
 	LostReady int // claims whose ready message, lease and holder were gone
 	LateDue   int // due documents that no alarm had moved
 	Older     int // documents older than their job's newest
+	Undone    int // messages that a crashed server brought back, or would never have delivered
 }
 
 // Repaired is the number of repairs.
-func (r SweepReport) Repaired() int { return r.LostReady + r.LateDue + r.Older }
+func (r SweepReport) Repaired() int { return r.LostReady + r.LateDue + r.Older + r.Undone }
 
 // sweeper remembers what housekeeping has seen: due documents by their instants, up to a sequence. It holds
 // about 150 bytes for each job that waits for its instant.
 type sweeper struct {
-	mu    sync.Mutex
-	upTo  uint64
-	due   dueHeap
-	older map[uint64]bool // documents that were older than their job's newest in the last round
+	mu       sync.Mutex
+	upTo     uint64
+	due      dueHeap
+	readAt   time.Time       // when everything that waits was read anew
+	readTook time.Duration   // and how long that took
+	older    map[uint64]bool // documents that were older than their job's newest in the last round
 }
 
 type dueEntry struct {
@@ -68,8 +71,23 @@ func (s *Store) Sweep(ctx context.Context) (SweepReport, error) {
 	if err := s.sweepRunning(ctx, &rep); err != nil {
 		return rep, fmt.Errorf("housekeeping: claims: %w", err)
 	}
+	// Everything that waits is read anew from time to time: what was there, and gone, may be back.
+	began := time.Now()
+	again := began.Sub(s.sweep.readAt) >= sweepShare*s.sweep.readTook
+	if again {
+		s.sweep.upTo, s.sweep.due = 0, nil
+	}
 	if err := s.sweepDue(ctx, &rep); err != nil {
 		return rep, fmt.Errorf("housekeeping: due jobs: %w", err)
+	}
+	if again {
+		if err := s.sweepAlarms(ctx, &rep); err != nil {
+			return rep, fmt.Errorf("housekeeping: alarms: %w", err)
+		}
+		s.sweep.readAt, s.sweep.readTook = time.Now(), time.Since(began)
+	}
+	if err := s.sweepAcked(ctx, &rep); err != nil {
+		return rep, fmt.Errorf("housekeeping: acked messages: %w", err)
 	}
 	return rep, nil
 }

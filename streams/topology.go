@@ -207,7 +207,9 @@ func (s *Store) ensureWorkers(ctx context.Context) error {
 	if err != nil {
 		return fmt.Errorf("streams: bucket %s: %w", name, err)
 	}
-	s.kv = kv
+	if s.kv == nil { // a bucket that was made again is reached by the same name
+		s.kv = kv
+	}
 	return nil
 }
 
@@ -227,8 +229,9 @@ func (s *Store) consumerConfig(name, filter string, lease time.Duration) jetstre
 	}
 }
 
-// wakeWait is how long a wake may be held before it is delivered to somebody else.
-const wakeWait = 30 * time.Second
+// wakeWait is how long a wake may be held before it is delivered to somebody else. Handling one takes
+// milliseconds, and to do it twice is harmless; the jobs of a worker that vanished wait for it.
+const wakeWait = 5 * time.Second
 
 // ensureQueue makes a queue's consumers where they are missing, unless it is known that they are there.
 func (s *Store) ensureQueue(ctx context.Context, queue string) error {

@@ -108,7 +108,7 @@ func (s *Store) send(ctx context.Context, m *nats.Msg) (uint64, error) {
 
 // sendAsync publishes a message. An error means that it was not sent.
 func (s *Store) sendAsync(m *nats.Msg) (jetstream.PubAckFuture, error) {
-	f, err := s.js.PublishMsgAsync(m, jetstream.WithStallWait(requestTimeout))
+	f, err := s.js.PublishMsgAsync(m, jetstream.WithStallWait(requestTimeout), jetstream.WithRetryAttempts(0))
 	switch {
 	case err == nil:
 		return f, nil
@@ -135,6 +135,9 @@ func (s *Store) await(ctx context.Context, f jetstream.PubAckFuture) (uint64, er
 
 func publishError(err error) error {
 	var api *jetstream.APIError
+	if errors.Is(err, jetstream.ErrNoStreamResponse) || errors.Is(err, nats.ErrNoResponders) {
+		return fmt.Errorf("%w: %w", errBusy, err) // nobody was there to store it
+	}
 	if !errors.As(err, &api) {
 		return fmt.Errorf("%w: %w", job.ErrUnknown, err)
 	}

@@ -46,10 +46,10 @@ func (j *Job) Conclude(o Outcome, r Run, now time.Time) {
 		}
 		j.AddAttempt(a)
 	}
+	if o.Refund {
+		j.Attempts--
+	}
 	if j.Status == Pending {
-		if o.Refund {
-			j.Attempts--
-		}
 		j.WorkerID = ""
 		j.RunAt = CeilMillis(now.Add(max(o.Delay, 0)))
 	}

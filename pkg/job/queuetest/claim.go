@@ -36,17 +36,18 @@ func exclusive(e *env) {
 		key := e.enqueue(e.spec(fmt.Sprint(round)))
 		var mu sync.Mutex
 		var got []job.Claim
+		ctx, cancel := context.WithTimeout(e.Context(), soon)
 		together(len(workers), func(i int) {
-			ctx, cancel := context.WithTimeout(e.Context(), while)
-			defer cancel()
 			cl, err := workers[i].Claim(ctx)
 			if err != nil {
 				return
 			}
+			time.AfterFunc(while, cancel) // a second one would have it by then
 			mu.Lock()
 			defer mu.Unlock()
 			got = append(got, cl)
 		})
+		cancel()
 		require.Len(e, got, 1)
 		require.Equal(e, key, got[0].Job().Key())
 		e.settle(got[0], job.Succeed(nil))
@@ -113,7 +114,7 @@ func claimed(e *env) {
 	require.Equal(e, job.Running, j.Status)
 	require.Equal(e, 1, j.Attempts)
 	require.Equal(e, "w1", j.WorkerID)
-	e.near(j.LeaseUntil, before.Add(lease), after.Add(lease), "leaseUntil")
+	e.near(j.LeaseUntil, before.Add(e.lease), after.Add(e.lease), "leaseUntil")
 	require.Equal(e, []any{"t", "r", 2, time.Minute, 5}, []any{j.Type, j.RunID, j.Missed, j.Timeout, j.MaxAttempts})
 	require.Empty(e, j.History)
 	j.Type, j.Attempts = "changed", 9
@@ -123,7 +124,7 @@ func claimed(e *env) {
 	require.Equal(e, 1, seen.Attempts)
 	require.Equal(e, "w1", seen.WorkerID)
 	require.False(e, seen.StartedAt.IsZero())
-	e.near(seen.LeaseUntil, before.Add(lease), e.q.Now().Add(lease), "leaseUntil as others see it")
+	e.near(seen.LeaseUntil, before.Add(e.lease), e.q.Now().Add(e.lease), "leaseUntil as others see it")
 	e.settle(cl, job.Succeed(nil))
 }
 
@@ -187,7 +188,7 @@ func lapseLast(e *env) {
 	cl := e.claim(w1)
 	e.seen(key)
 	cl.Abandon()
-	e.nothing(w2, 3*lease)
+	e.nothing(w2, 3*e.lease)
 	j := e.see(key, is(job.Dead))
 	require.Equal(e, job.LostError, j.Error)
 	require.Equal(e, 1, j.Attempts)
@@ -204,7 +205,7 @@ func heartbeat(e *env) {
 	cl := e.claim(w1)
 	told := make(chan error, 1)
 	cl.Notify(func(err error) { told <- err })
-	e.nothing(w2, 3*lease+lease/2)
+	e.nothing(w2, 3*e.lease+e.lease/2)
 	require.NoError(e, cl.Heartbeat(e.ctx()))
 	select {
 	case err := <-told:
@@ -343,7 +344,7 @@ func drain(e *env) {
 		require.Empty(e, cl.Job().History)
 		e.settle(cl, job.Succeed(nil))
 	}
-	e.nothing(w2, 2*lease) // what is held goes on, and so do its heartbeats
+	e.nothing(w2, 2*e.lease) // what is held goes on, and so do its heartbeats
 	require.NoError(e, held.Heartbeat(e.ctx()))
 	e.settle(held, job.Succeed(nil))
 	require.Equal(e, 1, e.see(key, is(job.Succeeded)).Attempts)

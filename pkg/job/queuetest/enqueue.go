@@ -118,6 +118,7 @@ func tooLarge(e *env) {
 	if !ok {
 		e.Skip("it has no limit")
 	}
+	w := e.worker("w")
 	big, small := e.spec("big"), e.spec("small")
 	big.Input = jsontext.Value(`{"x":"` + strings.Repeat("x", l.TooLarge()) + `"}`)
 	_, err := e.q.Enqueue(e.ctx(), big)
@@ -132,7 +133,6 @@ func tooLarge(e *env) {
 		_, err = e.q.Get(e.ctx(), job.Key{Queue: e.queue, Space: "default", ID: id})
 		require.ErrorIs(e, err, job.ErrNotFound, id)
 	}
-	w := e.worker("w")
 	cl := e.claim(w)
 	_, err = cl.Settle(e.ctx(), job.Succeed(jsontext.Value(`"`+strings.Repeat("x", l.TooLarge())+`"`)))
 	require.ErrorIs(e, err, job.ErrTooLarge, "a result that does not fit is refused")
@@ -158,7 +158,7 @@ func instants(e *env) {
 	claimedAt := e.q.Now()
 	j = cl.Job()
 	e.near(j.StartedAt, before, claimedAt, "startedAt")
-	e.near(j.LeaseUntil, before.Add(lease), claimedAt.Add(lease), "leaseUntil")
+	e.near(j.LeaseUntil, before.Add(e.lease), claimedAt.Add(e.lease), "leaseUntil")
 	asked := e.q.Now()
 	j = e.settle(cl, job.Fail(time.Minute, "no"))
 	answered := e.q.Now()
@@ -216,6 +216,10 @@ func idempotent(e *env) {
 }
 
 func race(e *env) {
+	clients := []job.Queue{e.q}
+	if c, ok := e.h.(Clients); ok {
+		clients = append(clients, c.Client(e.T))
+	}
 	for round := range 5 {
 		var created atomic.Int32
 		together(10, func(i int) {
@@ -224,7 +228,7 @@ func race(e *env) {
 			if i%3 == 0 {
 				s.Delay = time.Minute
 			}
-			got, err := e.q.Enqueue(e.ctx(), s)
+			got, err := clients[i%len(clients)].Enqueue(e.ctx(), s)
 			if err != nil {
 				e.Error(err)
 			} else if got.Created {
@@ -242,9 +246,7 @@ func ambiguous(e *env) {
 		e.enqueue(job.Spec{Queue: q, ID: id, Type: "t"})
 		e.see(job.Key{Space: "default", Queue: q, ID: id}, is(job.Pending))
 		if q == queues[0] {
-			j, err := e.q.Get(e.ctx(), job.Key{Space: "default", ID: id})
-			require.NoError(e, err)
-			require.Equal(e, q, j.Queue)
+			require.Equal(e, q, e.get(job.Key{Space: "default", ID: id}).Queue)
 		}
 	}
 	e.eventually(func() error {

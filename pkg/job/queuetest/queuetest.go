@@ -53,9 +53,13 @@ type Limited interface {
 	TooLarge() int
 }
 
+// Slow is the capability of a lease longer than a second, for a store that may take its time.
+type Slow interface {
+	Lease() time.Duration
+}
+
 const (
-	lease = time.Second
-	soon  = 20 * time.Second       // what must come comes within
+	soon  = 30 * time.Second       // what must come comes within
 	while = 700 * time.Millisecond // what must not come does not within
 	skew  = 50 * time.Millisecond  // by how much the store's clock may be misjudged
 )
@@ -107,7 +111,11 @@ func Run(t *testing.T, newHarness func(t *testing.T) Harness) {
 		t.Run(c.name, func(t *testing.T) {
 			t.Parallel()
 			h := newHarness(t)
-			c.test(&env{T: t, h: h, q: h.Queue(), queue: "q-" + uuid.NewString()})
+			e := &env{T: t, h: h, q: h.Queue(), queue: "q-" + uuid.NewString(), lease: time.Second}
+			if s, ok := h.(Slow); ok {
+				e.lease = s.Lease()
+			}
+			c.test(e)
 		})
 	}
 }
@@ -118,6 +126,7 @@ type env struct {
 	h     Harness
 	q     job.Queue
 	queue string
+	lease time.Duration
 }
 
 func (e *env) ctx() context.Context {
@@ -131,9 +140,9 @@ func (e *env) worker(id string) job.Consumer { return e.workerOf(e.q, id) }
 
 func (e *env) workerOf(q job.Queue, id string) job.Consumer {
 	e.Helper()
-	c, err := q.Consume(e.ctx(), job.ConsumerConfig{Queue: e.queue, WorkerID: id, Slots: 4, Lease: lease})
+	c, err := q.Consume(e.ctx(), job.ConsumerConfig{Queue: e.queue, WorkerID: id, Slots: 4, Lease: e.lease})
 	require.NoError(e, err)
-	require.Equal(e, lease, c.Lease())
+	require.Equal(e, e.lease, c.Lease())
 	e.Cleanup(func() { e.stop(c) })
 	return c
 }
