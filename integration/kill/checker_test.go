@@ -20,6 +20,9 @@ type rules struct {
 	// was checked is not checked again for 100 ms; and what two processes write down may be late on a busy
 	// machine. Zero where no server loses what it knows of deliveries: not one such start is allowed then.
 	overlap time.Duration
+	// frozen are workers that were stopped for a while: one may have been stopped between taking a job and
+	// calling its handler, which nobody can help. Its settlement is refused.
+	frozen []string
 	// crashes is how many more attempts than a job's own may have been started.
 	crashes int
 }
@@ -196,7 +199,7 @@ func (c *crew) checkLedger(present map[string]job.Status, r rules, fault func(st
 				}
 				after := e.At - end.At
 				overlaps++
-				if after > r.overlap {
+				if after > r.overlap && !slices.Contains(r.frozen, e.Worker) {
 					fault("job %s: %s started attempt %d %s after %s had settled attempt %d as %s",
 						id, e.Worker, e.Attempt, after, end.Worker, end.Attempt, end.Status)
 				}

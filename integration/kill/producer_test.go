@@ -21,6 +21,7 @@ type asked struct {
 	acked   bool       // the store said that the job is there
 	created bool       // by our own doing
 	unknown int        // tries whose outcome nobody told
+	refused int        // tries that were not taken
 }
 
 // mix is the i-th job of a load: most are quick, some are slow, delayed, fail at first, or always.
@@ -36,7 +37,7 @@ func mix(queue, producer string, i int) *asked {
 	case i%10 == 3:
 		in.Fails = 1
 	case i%20 == 7:
-		in.Sleep = 300 * time.Millisecond
+		in.Sleep = 300
 	case i%20 == 13:
 		spec.Delay = 200 * time.Millisecond
 	}
@@ -57,6 +58,7 @@ type producers struct {
 	t     testing.TB
 	store *streams.Store
 	queue string
+	ctx   context.Context // ends with the test
 	stop  chan struct{}
 	wg    sync.WaitGroup
 
@@ -66,7 +68,14 @@ type producers struct {
 }
 
 func newProducers(t testing.TB, store *streams.Store, queue string) *producers {
-	return &producers{t: t, store: store, queue: queue, stop: make(chan struct{}), jobs: make(map[string]*asked)}
+	p := &producers{t: t, store: store, queue: queue, stop: make(chan struct{}), jobs: make(map[string]*asked)}
+	var end context.CancelFunc
+	p.ctx, end = context.WithCancel(context.Background())
+	t.Cleanup(func() {
+		end()
+		p.wg.Wait()
+	})
+	return p
 }
 
 // start begins a load of n producers, each with a job every pace.
@@ -79,6 +88,8 @@ func (p *producers) start(n int, pace time.Duration) {
 			for i := 0; ; i++ {
 				select {
 				case <-p.stop:
+					return
+				case <-p.ctx.Done():
 					return
 				case <-tick.C:
 				}
@@ -102,7 +113,7 @@ func (p *producers) enqueue(a *asked, forget bool) {
 	p.jobs[a.spec.ID] = a
 	p.mu.Unlock()
 	for end := time.Now().Add(patience); ; {
-		ctx, cancel := context.WithTimeout(context.Background(), 2*time.Second)
+		ctx, cancel := context.WithTimeout(p.ctx, 2*time.Second)
 		got, err := p.store.Enqueue(ctx, a.spec)
 		cancel()
 		p.mu.Lock()
@@ -111,13 +122,15 @@ func (p *producers) enqueue(a *asked, forget bool) {
 			a.acked, a.created = true, got.Created
 		case errors.Is(err, job.ErrUnknown):
 			a.unknown++
+		default:
+			a.refused++
 		}
 		p.mu.Unlock()
 		if err == nil {
 			p.acked.Add(1)
 			return
 		}
-		if forget && a.unknown > 0 {
+		if forget && a.unknown > 0 || p.ctx.Err() != nil {
 			return
 		}
 		if time.Now().After(end) {

@@ -42,10 +42,10 @@ type workerConfig struct {
 
 // input says what a job's handler is to do, in this order.
 type input struct {
-	Fails int           `json:"fails,omitempty"` // fail in the first so many attempts
-	Sleep time.Duration `json:"sleep,omitempty"` // take so long
-	Until string        `json:"until,omitempty"` // go on until this file is there
-	// Freeze stops the whole process (SIGSTOP) in the first attempt, when the handler has returned and
+	Fails int    `json:"fails,omitempty"` // fail in the first so many attempts
+	Sleep int    `json:"sleep,omitempty"` // take so many milliseconds
+	Until string `json:"until,omitempty"` // go on until this file is there
+	// Freeze stops the whole process (SIGSTOP), once, when the handler has returned from a first attempt and
 	// before its outcome is settled.
 	Freeze bool `json:"freeze,omitempty"`
 }
@@ -76,7 +76,7 @@ func runWorker() int {
 		return complain(err)
 	}
 	defer store.Close()
-	w, err := worker.New(recordingQueue{store, book}, worker.Config{
+	w, err := worker.New(recordingQueue{store, book, new(sync.Once)}, worker.Config{
 		ID: cfg.ID, Queues: map[string]int{cfg.Queue: cfg.Slots}, Lease: cfg.Lease, Grace: 5 * time.Second, Logger: log,
 	})
 	if err != nil {
@@ -148,7 +148,7 @@ func (in input) work(ctx context.Context, attempt int) error {
 	}
 	tick := time.NewTicker(20 * time.Millisecond)
 	defer tick.Stop()
-	for end := time.Now().Add(in.Sleep); time.Now().Before(end) || in.waits(); {
+	for end := time.Now().Add(time.Duration(in.Sleep) * time.Millisecond); time.Now().Before(end) || in.waits(); {
 		select {
 		case <-tick.C:
 		case <-ctx.Done():
@@ -170,7 +170,8 @@ func (in input) waits() bool {
 // store as it is.
 type recordingQueue struct {
 	job.Queue
-	book *ledger
+	book   *ledger
+	freeze *sync.Once
 }
 
 func (q recordingQueue) Consume(ctx context.Context, cfg job.ConsumerConfig) (job.Consumer, error) {
@@ -179,12 +180,12 @@ func (q recordingQueue) Consume(ctx context.Context, cfg job.ConsumerConfig) (jo
 		return nil, err
 	}
 	q.book.write(entry{Event: eventUp})
-	return recordingConsumer{c, q.book}, nil
+	return recordingConsumer{c, q}, nil
 }
 
 type recordingConsumer struct {
 	job.Consumer
-	book *ledger
+	queue recordingQueue
 }
 
 func (c recordingConsumer) Claim(ctx context.Context) (job.Claim, error) {
@@ -192,20 +193,24 @@ func (c recordingConsumer) Claim(ctx context.Context) (job.Claim, error) {
 	if err != nil {
 		return nil, err
 	}
-	return recordingClaim{cl, c.book, cl.Job()}, nil
+	return recordingClaim{cl, c.queue, cl.Job()}, nil
 }
 
 type recordingClaim struct {
 	job.Claim
-	book *ledger
-	job  *job.Job
+	queue recordingQueue
+	job   *job.Job
 }
 
 func (c recordingClaim) Settle(ctx context.Context, o job.Outcome) (*job.Job, error) {
 	if c.freezes() {
-		if err := syscall.Kill(os.Getpid(), syscall.SIGSTOP); err != nil {
-			panic(err)
-		}
+		c.queue.freeze.Do(func() {
+			if err := syscall.Kill(os.Getpid(), syscall.SIGSTOP); err != nil {
+				panic(err)
+			}
+			// Other threads may run on for an instant; this one waits for the stop.
+			time.Sleep(100 * time.Millisecond)
+		})
 	}
 	j, err := c.Claim.Settle(ctx, o)
 	e := entry{Job: c.job.ID, Attempt: c.job.Attempts, Status: string(o.Status)}
@@ -217,7 +222,7 @@ func (c recordingClaim) Settle(ctx context.Context, o job.Outcome) (*job.Job, er
 	default:
 		e.Event, e.Error = eventRefused, err.Error()
 	}
-	c.book.write(e)
+	c.queue.book.write(e)
 	return j, err
 }
 
