@@ -174,7 +174,7 @@ func (c *consumer) wantJobs(outstanding int) int {
 		target += int(min(int64(c.cfg.Slots), int64(c.cfg.Slots)*int64(lookAhead)/run))
 	}
 	want := target - have
-	if want < max(1, c.cfg.Slots/8) && have > 0 {
+	if want < max(1, target/2) && have > 0 {
 		return 0 // not worth a request of its own; the next free slot makes it one
 	}
 	return want

@@ -11,8 +11,8 @@ import (
 )
 
 const (
-	wakeBatch   = 512 // how many wakes are asked for at a time
-	wakeWriters = 256 // how many due documents are moved at a time
+	wakeBatch   = 1024 // how many wakes are asked for at a time
+	wakeWriters = 1024 // how many due documents are moved at a time
 )
 
 func (c *consumer) wantWakes(outstanding int) int {

@@ -14,6 +14,7 @@ import (
 	"github.com/rs/zerolog"
 
 	"github.com/jetcrew/jetcrew/pkg/job"
+	"github.com/jetcrew/jetcrew/pkg/redact"
 )
 
 // attempt is one claim of a job, from the claim to the settlement. What it needs of the job is copied: the
@@ -149,7 +150,7 @@ func (a *attempt) broken(ctx context.Context, v any) ending {
 		text = fmt.Sprintf("panic: %v", v)
 	}
 	a.event(zerolog.ErrorLevel).
-		Str("panic", redactURLs(text)).Bytes("stack", stack()).Msg("handler panicked")
+		Str("panic", redact.Text(text)).Bytes("stack", stack()).Msg("handler panicked")
 	return ending{err: errors.New(text), cause: context.Cause(ctx), panicked: true}
 }
 
@@ -162,7 +163,7 @@ func (a *attempt) conclude(cfg *Config, e ending, t terms) {
 			return
 		}
 		a.event(zerolog.ErrorLevel).
-			Str("panic", redactURLs(fmt.Sprint(v))).Bytes("stack", stack()).
+			Str("panic", redact.Text(fmt.Sprint(v))).Bytes("stack", stack()).
 			Msg("an error's method, a retry policy or a redaction panicked")
 		t.retry = defaultRetry
 		err := fmt.Errorf("panic (%T) while the attempt's end was worked out", v)

@@ -48,8 +48,8 @@ type Config struct {
 	// DrainTimeout is how long a stop waits for running handlers; past it they are cancelled and their
 	// jobs handed back, attempt refunded. Defaults to none: a stop waits however long they take.
 	DrainTimeout time.Duration
-	// Redact takes secrets out of error texts before they are recorded or logged. Passwords in URLs are
-	// taken out in any case. Defaults to nothing more.
+	// Redact takes secrets out of error texts before they are recorded or logged. What looks like one (see
+	// package redact) is taken out in any case. Defaults to nothing more.
 	Redact func(text string) string
 	// Version of the program, shown with the worker's presence.
 	Version string

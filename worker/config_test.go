@@ -51,9 +51,9 @@ func TestZeroConfigHasDefaults(t *testing.T) {
 
 func TestTextsAreRecordedWithoutSecrets(t *testing.T) {
 	cfg := Config{Redact: func(s string) string { return strings.ReplaceAll(s, "hunter2", "***") }}
-	require.Equal(t, `dial nats://joe:redacted@host:4222: refused, key ***`,
+	require.Equal(t, `dial nats://[redacted]@host:4222: refused, key ***`,
 		cfg.recordable(`dial nats://joe:s3cr@t@host:4222: refused, key hunter2`))
 	require.Equal(t, "https://host/a:b", cfg.recordable("https://host/a:b"))
-	require.Equal(t, "postgres://:redacted@db/x", cfg.redacted(errors.New("postgres://:pw@db/x")))
+	require.Equal(t, "postgres://[redacted]@db/x", cfg.redacted(errors.New("postgres://:pw@db/x")))
 	require.LessOrEqual(t, len(cfg.recordable(strings.Repeat("ä", 4000))), job.MaxError)
 }

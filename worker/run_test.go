@@ -174,7 +174,7 @@ func TestContractB6_ExhaustedSaysWhichStepFailedAndWhy(t *testing.T) {
 		c.run()
 		j := c.ended(c.enqueue(job.Spec{MaxAttempts: 3}))
 		require.Equal(t, job.Dead, j.Status)
-		require.Equal(t, `step "charge" failed: card declined by https://shop:redacted@bank/`, j.Error)
+		require.Equal(t, `step "charge" failed: card declined by https://[redacted]@bank/`, j.Error)
 		require.Equal(t, 3, j.Attempts)
 		require.Len(t, j.History, 3)
 		require.GreaterOrEqual(t, time.Since(start), 90*time.Second)

@@ -96,7 +96,7 @@ func (a *app) dev(cfg *config.Config, port int, dir string) error {
 		stop()
 		a.sayHow(&own, srv, dir == "")
 	}
-	return a.runBuiltins(ctx, begun, c, &own, builtinTypes, true, log)
+	return a.runHandlers(ctx, begun, c, &own, builtinTypes, nil, true, log)
 }
 
 // sayHow prints lines that work when they are copied into another terminal.

@@ -22,7 +22,8 @@ type enqueueFlags struct {
 	spec                   job.Spec
 	input, dueAt, deadline string
 	file                   string
-	all, json              bool
+	all, json, wait        bool
+	waitTimeout            time.Duration
 }
 
 func (a *app) newEnqueue() *cobra.Command {
@@ -34,12 +35,16 @@ func (a *app) newEnqueue() *cobra.Command {
 already. Naming the job with --id makes the command safe to repeat: a job that
 exists is left as it is.
 
+With --wait it waits for the job's end and prints the result instead: text as it is,
+anything else as JSON. ` + waitHelp + `
+
 With --file, each line is one job as a JSON object: type, and if wanted id, space,
 queue, input, delay, dueAt, maxAttempts, timeout, deadline, environment, trigger,
 retry {base, max}. All lines are checked before the first job is put in.`,
 		Example: `  jetcrew enqueue echo --input '{"hello":"world"}'
   jetcrew enqueue email --id welcome-42 --queue mail --input @welcome.json
   date | jq -R '{at:.}' | jetcrew enqueue echo --input - --delay 10m
+  jetcrew enqueue echo --input '{"n":1}' --wait
   jetcrew enqueue --file jobs.jsonl --all`,
 		Args: cobra.MaximumNArgs(1),
 		RunE: func(cmd *cobra.Command, args []string) error {
@@ -51,6 +56,9 @@ retry {base, max}. All lines are checked before the first job is put in.`,
 			}
 			if f.all {
 				return usagef("--all goes with --file")
+			}
+			if f.waitTimeout < 0 || f.waitTimeout > 0 && !f.wait {
+				return usagef("--wait-timeout goes with --wait, and must not be negative")
 			}
 			f.spec.Type = args[0]
 			return a.enqueueOne(cmd, f)
@@ -70,6 +78,8 @@ retry {base, max}. All lines are checked before the first job is put in.`,
 	fl.StringVar(&f.file, "file", "", "file with one job a line (- for stdin)")
 	fl.BoolVar(&f.all, "all", false, "with --file: put in all jobs or none, at most 1,000")
 	fl.BoolVar(&f.json, "json", false, "print JSON")
+	fl.BoolVar(&f.wait, "wait", false, "wait for the job's end, print its result, and exit as it ended")
+	fl.DurationVar(&f.waitTimeout, "wait-timeout", 0, "with --wait: how long (0: as long as it takes)")
 	return cmd
 }
 
@@ -102,10 +112,17 @@ func (a *app) enqueueOne(cmd *cobra.Command, f enqueueFlags) error {
 	if err := spec.Normalize(); err != nil {
 		return usageError{err}
 	}
-	return a.withClient(cmd, requestTimeout, func(ctx context.Context, c *client.Client) error {
+	limit := requestTimeout
+	if f.wait {
+		limit = waitLimit(f.waitTimeout)
+	}
+	return a.withClient(cmd, limit, func(ctx context.Context, c *client.Client) error {
 		e, err := c.EnqueueSpec(ctx, spec)
 		if err != nil {
 			return err
+		}
+		if f.wait {
+			return a.waitFor(ctx, c, e.Key, f.json)
 		}
 		return a.printEnqueued(e, f.json)
 	})

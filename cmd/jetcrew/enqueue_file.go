@@ -24,7 +24,7 @@ const (
 	maxAtOnce    = 1000 // of an all-or-nothing batch
 	fileTimeout  = time.Hour
 	maxBadShown  = 20
-	singleFlags  = "id input delay due-at max-attempts timeout deadline queue space environment"
+	singleFlags  = "id input delay due-at max-attempts timeout deadline queue space environment wait"
 	maxLineBytes = 16 << 20
 )
 

@@ -20,7 +20,7 @@ func (a *app) newJob() *cobra.Command {
 		Args:  cobra.NoArgs,
 		RunE:  func(cmd *cobra.Command, _ []string) error { return cmd.Help() },
 	}
-	cmd.AddCommand(a.newJobGet())
+	cmd.AddCommand(a.newJobGet(), a.newJobWait())
 	return cmd
 }
 

@@ -20,6 +20,12 @@ const (
 	exitFailure = 1
 	exitUsage   = 2
 	exitNoJob   = 3
+
+	// Of commands that wait for a job: how it ended.
+	exitJobFailed    = 4
+	exitJobDead      = 5
+	exitJobCancelled = 6
+	exitWaited       = 7
 )
 
 const rootHelp = `jetcrew runs background jobs on NATS JetStream, with no other server.
@@ -31,7 +37,12 @@ Exit codes:
   0  done
   1  it failed
   2  wrong usage: a flag, an argument, a setting or an input file
-  3  there is no such job`
+  3  there is no such job
+and of commands that wait for a job:
+  4  the job failed (it was refused)
+  5  the job is dead
+  6  the job was cancelled
+  7  the job has not ended in time`
 
 const rootExample = `  # a server, a worker and example handlers in one process
   jetcrew dev
@@ -68,7 +79,12 @@ func (a *app) run(args []string) int {
 		return exitOK
 	}
 	fmt.Fprintf(a.stderr, "jetcrew: %s\n", oneLine(err))
+	var outcome outcomeError
 	switch {
+	case errors.As(err, &outcome):
+		return outcome.code()
+	case errors.Is(err, errWaited):
+		return exitWaited
 	case !a.started, isUsage(err):
 		return exitUsage
 	case errors.Is(err, job.ErrNotFound):
@@ -96,7 +112,7 @@ func (a *app) newRoot() *cobra.Command {
 	root.SetOut(a.stdout)
 	root.SetErr(a.stderr)
 	addGlobalFlags(root)
-	root.AddCommand(a.newDev(), a.newWork(), a.newEnqueue(), a.newJob(), a.newDemo(), a.newDemoWorker(), a.newConfig(), a.newVersion())
+	root.AddCommand(a.newDev(), a.newWork(), a.newSchedule(), a.newServe(), a.newSetup(), a.newHealth(), a.newEnqueue(), a.newJob(), a.newBench(), a.newDemo(), a.newDemoWorker(), a.newConfig(), a.newVersion())
 	return root
 }
 

@@ -19,21 +19,26 @@ import (
 func (a *app) newWork() *cobra.Command {
 	var names []string
 	var noLead bool
+	var flags handlerFlags
 	cmd := &cobra.Command{
 		Use:   "work",
 		Short: "Run a worker against a NATS server",
 		Long: `Takes jobs from its queues and runs them until it is told to stop.
 
-The handlers of this program are the example types, named with --builtin; a
-program of your own registers its handlers with the Go package worker.
+A handler is a program (--exec), a URL (--http), or one of the example types
+(--builtin); a program of your own registers its handlers with the Go package
+worker.
 
 The first SIGINT or SIGTERM stops the taking of jobs, waits for those that run and
 exits with 0; the second exits at once with 1, and the jobs that ran are taken over
 by other workers once their leases lapse. It also exits with 1 when the connection
 is closed for good, and when too many handlers ignore their timeouts.
 
-` + builtinHelp,
-		Example: `  jetcrew work --builtin echo,sha256
+` + handlersHelp + "\n\n" + builtinHelp,
+		Example: `  jetcrew work --exec 'thumbnail=./thumb.sh --size 200'
+  HOOK_SECRET=whsec_... jetcrew work --http notify=https://example.com/hook --http-secret-env HOOK_SECRET
+  jetcrew work --handlers handlers.yaml
+  jetcrew work --builtin echo,sha256
   jetcrew work --builtin sleep --queues default=8,slow=2 --no-lead`,
 		Args: cobra.NoArgs,
 		RunE: func(cmd *cobra.Command, _ []string) error {
@@ -41,24 +46,31 @@ is closed for good, and when too many handlers ignore their timeouts.
 			if err != nil {
 				return err
 			}
-			if len(types) == 0 {
-				return usagef("a worker without handlers would take no job: name example types with --builtin (%s), or build a worker of your own with the Go package worker", strings.Join(builtinTypes, ", "))
+			if len(types) == 0 && flags.none() {
+				return usagef("a worker without handlers would take no job: name a program with --exec, a URL with --http, a file of them with --handlers, or example types with --builtin (%s), or build a worker of your own with the Go package worker", strings.Join(builtinTypes, ", "))
 			}
 			cfg, err := a.settings(cmd)
 			if err != nil {
 				return err
 			}
-			return a.work(cfg, types, !noLead)
+			return a.work(cfg, types, &flags, !noLead)
 		},
 	}
 	cmd.Flags().StringSliceVar(&names, "builtin", nil, "example types to handle: "+strings.Join(builtinTypes, ", "))
+	flags.add(cmd)
 	cmd.Flags().BoolVar(&noLead, "no-lead", false, "leave housekeeping to other processes")
 	addWorkerFlags(cmd)
 	return cmd
 }
 
-func (a *app) work(cfg *config.Config, types []string, lead bool) error {
+func (a *app) work(cfg *config.Config, types []string, flags *handlerFlags, lead bool) error {
 	log := a.logger(cfg)
+	more, err := flags.open(cfg, types, log)
+	if err != nil {
+		return err
+	}
+	defer more.close()
+	more.apply(cfg, log)
 	ctx, stop := a.untilSignal(context.Background())
 	defer stop()
 	c, err := a.connect(ctx, cfg, log)
@@ -66,12 +78,12 @@ func (a *app) work(cfg *config.Config, types []string, lead bool) error {
 		return err
 	}
 	defer c.Close()
-	return a.runBuiltins(ctx, stop, c, cfg, types, lead, log)
+	return a.runHandlers(ctx, stop, c, cfg, types, more, lead, log)
 }
 
-// runBuiltins runs a worker with the example types. ctx is for what comes before it runs; from then on,
-// signals are the worker's.
-func (a *app) runBuiltins(ctx context.Context, begun func(), c *client.Client, cfg *config.Config, types []string, lead bool, log zerolog.Logger) error {
+// runHandlers runs a worker with the example types, and more if there are any. ctx is for what comes before it
+// runs; from then on, signals are the worker's.
+func (a *app) runHandlers(ctx context.Context, begun func(), c *client.Client, cfg *config.Config, types []string, more *handlers, lead bool, log zerolog.Logger) error {
 	b, err := openBuiltins(".")
 	if err != nil {
 		return fmt.Errorf("open the working directory: %w", err)
@@ -82,6 +94,8 @@ func (a *app) runBuiltins(ctx context.Context, begun func(), c *client.Client, c
 		return err
 	}
 	b.register(w, types)
+	more.register(w)
+	defer more.close() // before the connection is closed, which may take its time
 	var h *housekeeping
 	if lead {
 		if h, err = newHousekeeping(ctx, c, cfg, w.ID(), log); err != nil {

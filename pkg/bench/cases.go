@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"strconv"
+	"strings"
 	"sync/atomic"
 	"time"
 
@@ -108,32 +109,50 @@ func ourDrain(slots int) func(context.Context, *env) ([]float64, error) {
 			return nil, err
 		}
 		start := time.Now()
-		// The worker stops when its last settlement is written, so that is counted.
-		err := e.work(ctx, slots, e.cfg.Jobs, func(*job.Job) {})
-		return rate(e.cfg.Jobs, start), err
+		end, err := e.work(ctx, slots, e.cfg.Jobs, func(*job.Job) {})
+		return []float64{float64(e.cfg.Jobs) / end.Sub(start).Seconds()}, err
 	}
 }
 
-// work runs n jobs whose handler does nothing but call each, and ends when the last one is settled.
-func (e *env) work(ctx context.Context, slots, n int, each func(*job.Job)) error {
+// work runs n jobs whose handler does nothing but call each, and answers when the last one was settled.
+func (e *env) work(ctx context.Context, slots, n int, each func(*job.Job)) (end time.Time, err error) {
 	ctx, stop := context.WithCancel(ctx)
 	defer stop()
 	var left atomic.Int64
 	left.Store(int64(n))
+	ran := make(chan struct{})
 	done, err := e.start(ctx, slots, func(j *job.Job) {
 		each(j)
 		if left.Add(-1) == 0 {
-			stop()
+			close(ran)
 		}
 	})
 	if err != nil {
-		return err
+		return end, err
 	}
-	err = <-done
-	if n := left.Load(); err == nil && n > 0 {
-		err = fmt.Errorf("%d jobs were not run: %w", n, context.Cause(ctx))
+	select {
+	case <-ran:
+		err = e.settled(ctx)
+	case <-ctx.Done():
+		err = fmt.Errorf("%d jobs were not run: %w", left.Load(), ctx.Err())
 	}
-	return err
+	end = time.Now()
+	stop()
+	return end, errors.Join(err, <-done)
+}
+
+// settled waits until nothing of the queue is delivered and not acked.
+func (e *env) settled(ctx context.Context) error {
+	for {
+		c, err := e.js.Consumer(ctx, strings.ToUpper(e.ns)+"_JOBS", "ready-"+job.DefaultQueue)
+		if err != nil {
+			return err
+		}
+		if c.CachedInfo().NumAckPending == 0 {
+			return nil
+		}
+		time.Sleep(time.Millisecond)
+	}
 }
 
 // start runs a worker until ctx ends.
@@ -243,8 +262,9 @@ func ourDelayed(ctx context.Context, e *env) ([]float64, error) {
 	if e.store.Now().After(at) {
 		return nil, fmt.Errorf("enqueueing %d jobs took longer than %s", e.cfg.Jobs, lead(e.cfg.Jobs))
 	}
-	err := e.work(ctx, 100, e.cfg.Jobs, func(*job.Job) {})
-	return []float64{float64(e.cfg.Jobs) / e.store.Now().Sub(at).Seconds()}, err
+	began, from := time.Now(), e.store.Now()
+	end, err := e.work(ctx, 100, e.cfg.Jobs, func(*job.Job) {})
+	return []float64{float64(e.cfg.Jobs) / (end.Sub(began) - at.Sub(from)).Seconds()}, err
 }
 
 const scheduleEvery = 10 * time.Millisecond
@@ -278,7 +298,7 @@ func ourScheduled(ctx context.Context, e *env) ([]float64, error) {
 		return nil, err
 	}
 	late := make([]float64, n)
-	err := e.work(ctx, 10, n, func(j *job.Job) {
+	_, err := e.work(ctx, 10, n, func(j *job.Job) {
 		if i, err := strconv.Atoi(j.ID); err == nil {
 			late[i] = millis(e.store.Now().Sub(j.DueAt))
 		}

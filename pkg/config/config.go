@@ -51,6 +51,9 @@ type Config struct {
 	RetryBase    time.Duration `env:"JETCREW_RETRY_BASE" envDefault:"30s" allowed:"a duration of at least 1ms, such as 30s" desc:"wait before the first retry; it doubles per attempt"`
 	RetryMax     time.Duration `env:"JETCREW_RETRY_MAX" envDefault:"15m" allowed:"a duration not under JETCREW_RETRY_BASE, such as 15m" desc:"longest wait before a retry"`
 
+	APITokensFile string `env:"JETCREW_API_TOKENS_FILE" allowed:"a file that can be read" desc:"file of the tokens that may call the HTTP API"`
+	APITokens     string `env:"JETCREW_API_TOKENS" show:"secret" desc:"the same tokens, separated by semicolons, instead of a file"`
+
 	LogLevel  string `env:"JETCREW_LOG_LEVEL" envDefault:"info" allowed:"trace, debug, info, warn or error" desc:"least level that is logged"`
 	LogFormat string `env:"JETCREW_LOG_FORMAT" envDefault:"auto" allowed:"auto, console or json" desc:"auto is console on a terminal, json elsewhere"`
 

@@ -5,10 +5,13 @@ import (
 	"strings"
 )
 
+// jobFacts begins the variables that tell a program which job it runs. It may well call jetcrew.
+const jobFacts = "JETCREW_JOB_"
+
 // unknownVariable is the warning for a variable that looks like ours and is not; nothing for any other.
 // The value is not shown: a misspelt JETCREW_PASSWORD holds a password.
 func unknownVariable(name string) string {
-	if !strings.HasPrefix(name, "JETCREW_") {
+	if !strings.HasPrefix(name, "JETCREW_") || strings.HasPrefix(name, jobFacts) {
 		return ""
 	}
 	nearest, best := "", len(name)

@@ -70,6 +70,7 @@ func (c *Config) validate(parsed []error) []error {
 		{"JETCREW_TLS_CA", c.TLSCA},
 		{"JETCREW_TLS_CERT", c.TLSCert},
 		{"JETCREW_TLS_KEY", c.TLSKey},
+		{"JETCREW_API_TOKENS_FILE", c.APITokensFile},
 	} {
 		v.check(f.variable, f.path, f.path == "" || readable(f.path))
 	}
@@ -95,6 +96,9 @@ func (c *Config) validateIdentity(v *validation) {
 	}
 	if c.Password != "" && c.User == "" {
 		v.add("JETCREW_PASSWORD", "needs JETCREW_USER")
+	}
+	if c.APITokens != "" && c.APITokensFile != "" {
+		v.add("JETCREW_API_TOKENS", "cannot be used together with JETCREW_API_TOKENS_FILE")
 	}
 	if c.TLSCert != "" && c.TLSKey == "" {
 		v.add("JETCREW_TLS_CERT", "needs JETCREW_TLS_KEY")

@@ -1,0 +1,133 @@
+package main
+
+import (
+	"context"
+	"crypto/rand"
+	"errors"
+	"fmt"
+	"net"
+	"os"
+	"strings"
+	"sync"
+	"time"
+
+	"github.com/rs/zerolog"
+	"github.com/spf13/cobra"
+
+	"github.com/jetcrew/jetcrew/pkg/config"
+	"github.com/jetcrew/jetcrew/pkg/httpapi"
+	"github.com/jetcrew/jetcrew/scheduler"
+)
+
+// leaderEvery is how often a process that does not lead looks who does.
+const leaderEvery = 5 * time.Second
+
+func (a *app) newSchedule() *cobra.Command {
+	var listen string
+	cmd := &cobra.Command{
+		Use:   "schedule",
+		Short: "Take part in the election of the process that does the housekeeping",
+		Long: `Takes part in the election of one process that does the housekeeping for all: it
+repairs what crashes and server faults left behind, such as a job whose worker is
+gone, or one that is due and was not woken. Run two or three, on different machines:
+if the one that leads dies, another takes over within about ten seconds.
+
+Workers do the same unless they run with --no-lead; with a process or two of this
+kind they need not.
+
+SIGINT or SIGTERM gives the lead back at once and exits with 0. It exits with 1 when
+the connection is closed for good.`,
+		Example: `  jetcrew schedule
+  jetcrew schedule --listen 127.0.0.1:8081`,
+		Args: cobra.NoArgs,
+		RunE: func(cmd *cobra.Command, _ []string) error {
+			if cmd.Flags().Changed("listen") {
+				if err := checkListen(listen); err != nil {
+					return err
+				}
+			}
+			cfg, err := a.settings(cmd)
+			if err != nil {
+				return err
+			}
+			return a.schedule(cfg, listen)
+		},
+	}
+	cmd.Flags().StringVar(&listen, "listen", "", "host:port to answer /healthz and /readyz on (default: nowhere)")
+	return cmd
+}
+
+func (a *app) schedule(cfg *config.Config, listen string) error {
+	log := a.logger(cfg)
+	ctx, stop := a.untilSignal(context.Background())
+	defer stop()
+	c, err := a.connect(ctx, cfg, log)
+	if err != nil {
+		return err
+	}
+	defer c.Close()
+	ctx, done := whileConnected(ctx, c.Conn())
+	defer done()
+	id := newProcessID("schedule")
+	h, err := newHousekeeping(ctx, c, cfg, id, log)
+	if err != nil {
+		return err
+	}
+	ready, err := newReadiness(c, cfg)
+	if err != nil {
+		return err
+	}
+	log.Info().Str("id", id).Msg("taking part in the election")
+
+	ctx, end := context.WithCancel(ctx)
+	var beside sync.WaitGroup
+	var served error // read after beside is done
+	if listen != "" {
+		l, err := net.Listen("tcp", listen)
+		if err != nil {
+			end()
+			return fmt.Errorf("--listen: %w", err)
+		}
+		beside.Go(func() {
+			defer end() // a process that cannot say how it is had better be started again
+			served = runHTTP(ctx, l, httpapi.Health(ready, log), log)
+		})
+	}
+	beside.Go(func() { tellLeader(ctx, h.election, id, log) })
+	h.run(ctx)
+	end()
+	beside.Wait()
+	if err := lostConnection(ctx); err != nil {
+		return err
+	}
+	return served
+}
+
+// newProcessID names this process anew at every start.
+func newProcessID(role string) string {
+	return fmt.Sprintf("%s-%d-%s", role, os.Getpid(), strings.ToLower(rand.Text()[:8]))
+}
+
+// tellLeader logs who leads, whenever that changes. That this process does is logged by the election.
+func tellLeader(ctx context.Context, e *scheduler.Election, id string, log zerolog.Logger) {
+	term := ""
+	for wait(ctx, leaderEvery) == nil {
+		within, cancel := context.WithTimeout(ctx, leaderEvery)
+		l, err := e.Leader(within)
+		cancel()
+		switch {
+		case errors.Is(err, scheduler.ErrNoLeader):
+			if term != "" {
+				log.Warn().Msg("nobody leads")
+			}
+			term = ""
+		case err != nil:
+			log.Debug().Err(err).Msg("who leads could not be read")
+		case l.Term != term:
+			term = l.Term
+			if l.ID != id {
+				log.Info().Str("leader", l.ID).Str("host", l.Host).Int("pid", l.PID).Time("since", l.Since).Msg("another process leads")
+			}
+		}
+	}
+}

@@ -1,0 +1,135 @@
+package main
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"net"
+	"net/http"
+
+	"github.com/rs/zerolog"
+	"github.com/spf13/cobra"
+
+	"github.com/jetcrew/jetcrew/pkg/config"
+	"github.com/jetcrew/jetcrew/pkg/httpapi"
+)
+
+// defaultListen is where the API listens unless told otherwise, and where "jetcrew health" looks.
+const defaultListen = "127.0.0.1:8080"
+
+func (a *app) newServe() *cobra.Command {
+	var listen string
+	cmd := &cobra.Command{
+		Use:   "serve",
+		Short: "Serve the HTTP API",
+		Long: `Serves jobs over HTTP until SIGINT or SIGTERM, and then waits up to 20 seconds for
+the requests that run:
+
+  POST /v1/jobs                put a job in (JSON as in "jetcrew enqueue --file")
+  POST /v1/jobs/bulk           put up to 1,000 in: {"jobs":[...]}
+  GET  /v1/jobs/{space}/{id}   read a job's record
+  GET  /healthz, /readyz       whether the process lives, and whether it can serve
+  GET  /openapi.json           all of it, described
+
+Callers need a bearer token. Tokens are kept as hashes, a line each, in the file that
+JETCREW_API_TOKENS_FILE names, or separated by semicolons in JETCREW_API_TOKENS;
+"jetcrew serve hash-token" makes such a line. A token with spaces in its line has to
+do with these only. Tokens are read at the start. Without any, the API is open to
+everyone on this machine, and refuses to listen on anything but a loopback address.
+
+It speaks plain HTTP: put a proxy that speaks TLS in front of it.`,
+		Example: `  jetcrew serve
+  JETCREW_API_TOKENS_FILE=tokens jetcrew serve --listen :8080
+
+  curl -H 'Content-Type: application/json' -d '{"type":"echo","id":"hello"}' localhost:8080/v1/jobs
+  curl localhost:8080/v1/jobs/default/hello`,
+		Args: cobra.NoArgs,
+		RunE: func(cmd *cobra.Command, _ []string) error {
+			if err := checkListen(listen); err != nil {
+				return err
+			}
+			cfg, err := a.settings(cmd)
+			if err != nil {
+				return err
+			}
+			tokens, err := loadTokens(cfg)
+			if err != nil {
+				return err
+			}
+			return a.serve(cfg, listen, tokens)
+		},
+	}
+	cmd.Flags().StringVar(&listen, "listen", defaultListen, "host:port to listen on")
+	cmd.AddCommand(a.newHashToken())
+	return cmd
+}
+
+func (a *app) serve(cfg *config.Config, listen string, tokens *httpapi.Tokens) error {
+	log := a.logger(cfg)
+	ctx, stop := a.untilSignal(context.Background())
+	defer stop()
+	l, err := httpapi.Listen(listen, tokens)
+	if errors.Is(err, httpapi.ErrOpen) {
+		return usageError{fmt.Errorf("--listen: %w: set JETCREW_API_TOKENS_FILE or JETCREW_API_TOKENS", err)}
+	}
+	if err != nil {
+		return err
+	}
+	defer l.Close()
+	c, err := a.connect(ctx, cfg, log)
+	if err != nil {
+		return err
+	}
+	defer c.Close()
+	ctx, done := whileConnected(ctx, c.Conn())
+	defer done()
+	ready, err := newReadiness(c, cfg)
+	if err != nil {
+		return err
+	}
+	h, err := httpapi.New(httpapi.Config{
+		Jobs: c, Ready: ready, Connected: c.Conn().IsConnected, Tokens: tokens, Version: programVersion(), Logger: log,
+	})
+	if err != nil {
+		return err
+	}
+	if tokens == nil {
+		log.Warn().Msg("no tokens are configured: everyone on this machine may use the API, and nobody else can")
+	}
+	return runHTTP(ctx, l, h, log)
+}
+
+// runHTTP serves h on l until ctx ends. It fails if the server does, or if ctx ended for a reason of its own.
+func runHTTP(ctx context.Context, l net.Listener, h http.Handler, log zerolog.Logger) error {
+	log.Info().Str("address", l.Addr().String()).Msg("listening")
+	err := (&httpapi.Server{Handler: h, Logger: log}).Run(ctx, l)
+	log.Info().Msg("listening no more")
+	return errors.Join(err, lostConnection(ctx))
+}
+
+// checkListen refuses what is no host:port.
+func checkListen(listen string) error {
+	if _, _, err := net.SplitHostPort(listen); err != nil {
+		return usagef("--listen: %q is no host:port, such as %s", listen, defaultListen)
+	}
+	return nil
+}
+
+// loadTokens reads the API's tokens; nil if none are configured.
+func loadTokens(cfg *config.Config) (*httpapi.Tokens, error) {
+	var tokens *httpapi.Tokens
+	var err error
+	variable := ""
+	switch {
+	case cfg.APITokensFile != "":
+		variable = "JETCREW_API_TOKENS_FILE"
+		tokens, err = httpapi.ReadTokens(cfg.APITokensFile)
+	case cfg.APITokens != "":
+		variable = "JETCREW_API_TOKENS"
+		tokens, err = httpapi.ParseTokens(cfg.APITokens)
+	}
+	if err != nil {
+		return nil, usageError{fmt.Errorf("%s: %w", variable, err)}
+	}
+	return tokens, nil
+}

@@ -1,0 +1,126 @@
+package main
+
+import (
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"time"
+
+	"github.com/spf13/cobra"
+
+	"github.com/jetcrew/jetcrew/pkg/client"
+	"github.com/jetcrew/jetcrew/pkg/job"
+)
+
+// outcomeError is a job that did not succeed, for whoever waited for it.
+type outcomeError struct{ job *job.Job }
+
+func (e outcomeError) Error() string {
+	text := fmt.Sprintf("job %s is %s", e.job.Key(), e.job.Status)
+	if e.job.Error != "" {
+		text += ": " + e.job.Error
+	}
+	return text
+}
+
+// code is the exit code that says how the job ended.
+func (e outcomeError) code() int {
+	switch e.job.Status {
+	case job.Failed:
+		return exitJobFailed
+	case job.Cancelled:
+		return exitJobCancelled
+	default:
+		return exitJobDead
+	}
+}
+
+// errWaited is the end of a wait's patience.
+var errWaited = errors.New("the job has not ended yet")
+
+const waitHelp = `Exits with 0 if the job succeeded, 4 if it failed (it was refused), 5 if it is dead,
+6 if it was cancelled, 7 if it has not ended in time, 3 if there is no such job.`
+
+func (a *app) newJobWait() *cobra.Command {
+	var key job.Key
+	var timeout time.Duration
+	var asJSON bool
+	cmd := &cobra.Command{
+		Use:   "wait ID",
+		Short: "Wait for a job's end and print its result",
+		Long: `Waits until a job has ended and prints its result: text as it is, anything else as
+JSON. With --json it prints the whole record.
+
+` + waitHelp,
+		Example: `  jetcrew job wait hello
+  jetcrew job wait hello --timeout 1m --json`,
+		Args: cobra.ExactArgs(1),
+		RunE: func(cmd *cobra.Command, args []string) error {
+			key.ID = args[0]
+			for _, n := range []struct{ name, value string }{{"id", key.ID}, {"space", key.Space}} {
+				if err := job.ValidateName(n.name, n.value, job.MaxName); err != nil {
+					return err
+				}
+			}
+			if timeout < 0 {
+				return usagef("--timeout: must not be negative")
+			}
+			return a.withClient(cmd, waitLimit(timeout), func(ctx context.Context, c *client.Client) error {
+				return a.waitFor(ctx, c, key, asJSON)
+			})
+		},
+	}
+	f := cmd.Flags()
+	f.StringVar(&key.Space, "space", job.DefaultSpace, "space of the job")
+	f.StringVar(&key.Queue, "queue", "", "queue of the job (needed only if several queues have this id)")
+	f.DurationVar(&timeout, "timeout", 0, "how long to wait (0: as long as it takes)")
+	f.BoolVar(&asJSON, "json", false, "print the record as JSON")
+	return cmd
+}
+
+// waitLimit is how long a command that waits may take in all.
+func waitLimit(timeout time.Duration) time.Duration {
+	if timeout == 0 {
+		return 1 << 62 // nobody waits for longer
+	}
+	return timeout
+}
+
+// waitFor waits for a job's end and prints what came of it.
+func (a *app) waitFor(ctx context.Context, c *client.Client, key job.Key, asJSON bool) error {
+	j, err := c.Wait(ctx, key)
+	switch {
+	case errors.Is(err, context.DeadlineExceeded):
+		return fmt.Errorf("%w: %s", errWaited, key.ID)
+	case err != nil:
+		return err
+	}
+	if asJSON {
+		if err := a.printJob(j); err != nil {
+			return err
+		}
+	} else if err := a.printResult(j); err != nil {
+		return err
+	}
+	if j.Status != job.Succeeded {
+		return outcomeError{j}
+	}
+	return nil
+}
+
+// printResult prints a result for the next program in a pipe.
+func (a *app) printResult(j *job.Job) error {
+	if len(j.Result) == 0 {
+		return nil
+	}
+	var text string
+	if json.Unmarshal(j.Result, &text) != nil { // no string: as it is
+		text = string(j.Result)
+	}
+	if isTerminal(a.stdout) {
+		text = safe(text)
+	}
+	_, err := fmt.Fprintln(a.stdout, text)
+	return err
+}

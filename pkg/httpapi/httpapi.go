@@ -1,0 +1,125 @@
+// Package httpapi is the way in over HTTP, for producers and operators without a NATS client: jobs are put in
+// and read as JSON, described by an OpenAPI 3.1 document that is generated from the code.
+//
+// It promises that what a caller may do comes from the caller's token alone, that a space which the token does
+// not name looks as if it were empty, that a request is bounded in size, depth and time, and that errors are
+// RFC 9457 problems with codes that do not change, without anything internal in them: the details of a failure
+// are in the log, under the id that the caller was given.
+//
+// It leaves to others where jobs are kept (Config.Jobs), and TLS (a proxy in front of it).
+package httpapi
+
+import (
+	"context"
+	"encoding/json"
+	"fmt"
+	"net/http"
+	"time"
+
+	"github.com/danielgtaylor/huma/v2"
+	"github.com/danielgtaylor/huma/v2/adapters/humago"
+	"github.com/rs/zerolog"
+
+	"github.com/jetcrew/jetcrew/pkg/job"
+)
+
+// Jobs is what the API asks of the job queue; *client.Client is one.
+type Jobs interface {
+	EnqueueSpec(ctx context.Context, spec job.Spec) (job.Enqueued, error)
+	EnqueueMany(ctx context.Context, specs []job.Spec) ([]job.Enqueued, error)
+	Get(ctx context.Context, key job.Key) (*job.Job, error)
+}
+
+// Config of the API. Jobs is required.
+type Config struct {
+	Jobs Jobs
+	// Ready says whether requests can be served; see NewReadiness. Defaults to always.
+	Ready *Readiness
+	// Connected says at once, without asking anybody, that the store cannot be reached: a request is then
+	// refused before anything may have been stored. Defaults to always.
+	Connected func() bool
+	// Tokens say who may call. Without any, everyone who can reach the API may do everything, so that it must
+	// be reachable from this machine only (see Listen), and requests that name another host are refused.
+	Tokens *Tokens
+	// MaxBody is the largest body of a request for one job, in bytes. Defaults to 1 MiB, which is also what a
+	// NATS server takes unless told otherwise.
+	MaxBody int64
+	// MaxBulkBody is the largest body of a bulk request, in bytes. Defaults to 8 MiB.
+	MaxBulkBody int64
+	// BodyTimeout bounds the wait for a body. Defaults to 10 s.
+	BodyTimeout time.Duration
+	// Timeout bounds what is asked of the store for one request. Defaults to 10 s.
+	Timeout time.Duration
+	// Version stands in the OpenAPI document. Defaults to "devel".
+	Version string
+	// Logger takes refusals and failures, and at debug every request. Defaults to none.
+	Logger zerolog.Logger
+}
+
+func (c *Config) normalize() {
+	if c.Ready == nil {
+		c.Ready = NewReadiness(func(context.Context) error { return nil })
+	}
+	if c.Connected == nil {
+		c.Connected = func() bool { return true }
+	}
+	setDefault(&c.MaxBody, 1<<20)
+	setDefault(&c.MaxBulkBody, 8<<20)
+	setDefault(&c.BodyTimeout, 10*time.Second)
+	setDefault(&c.Timeout, 10*time.Second)
+	setDefault(&c.Version, "devel")
+}
+
+func setDefault[T comparable](p *T, v T) {
+	var zero T
+	if *p == zero {
+		*p = v
+	}
+}
+
+// New makes the API's handler.
+func New(cfg Config) (http.Handler, error) {
+	cfg.normalize()
+	mux := http.NewServeMux()
+	api := newAPI(mux, cfg.Version)
+	registerHealth(api, cfg.Ready)
+	registerJobs(api, &cfg)
+	// huma describes errors of its own, which asProblem never lets out.
+	for _, name := range []string{"ErrorModel", "ErrorDetail"} {
+		delete(api.OpenAPI().Components.Schemas.Map(), name)
+	}
+	document, err := json.Marshal(api.OpenAPI())
+	if err != nil {
+		return nil, fmt.Errorf("httpapi: writing the OpenAPI document: %w", err)
+	}
+	mux.HandleFunc("GET /openapi.json", func(w http.ResponseWriter, _ *http.Request) {
+		w.Header().Set("Content-Type", "application/openapi+json")
+		_, _ = w.Write(document) // whoever asked has gone
+	})
+	return newFront(mux, cfg.Tokens, true, cfg.Logger), nil
+}
+
+// newAPI begins an OpenAPI document whose operations are served by mux.
+func newAPI(mux *http.ServeMux, version string) huma.API {
+	return humago.New(mux, huma.Config{
+		OpenAPI: &huma.OpenAPI{
+			OpenAPI: "3.1.0",
+			Info: &huma.Info{
+				Title: "jetcrew", Version: version,
+				Description: "Background jobs on NATS JetStream. Errors are RFC 9457 problems; their code does not change.",
+			},
+			Components: &huma.Components{
+				SecuritySchemes: map[string]*huma.SecurityScheme{tokenScheme: {Type: "http", Scheme: "bearer"}},
+			},
+		},
+		Formats: map[string]huma.Format{
+			"application/json": {Marshal: writeJSON},
+			"json":             {Marshal: writeJSON},
+		},
+		DefaultFormat: "application/json",
+		Transformers:  []huma.Transformer{asProblem},
+	})
+}
+
+// tokenScheme is the name under which the OpenAPI document speaks of bearer tokens.
+const tokenScheme = "token"

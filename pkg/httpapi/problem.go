@@ -1,0 +1,212 @@
+package httpapi
+
+import (
+	"context"
+	"errors"
+	"net/http"
+	"reflect"
+	"strconv"
+
+	"github.com/danielgtaylor/huma/v2"
+	"github.com/nats-io/nats.go"
+	"github.com/nats-io/nats.go/jetstream"
+
+	"github.com/jetcrew/jetcrew/pkg/job"
+)
+
+// Code says what is wrong, in a word that does not change.
+type Code string
+
+// The codes.
+const (
+	CodeBadJSON          Code = "bad_json"           // 400: no JSON, a name twice, no UTF-8, too deep
+	CodeBadRequest       Code = "bad_request"        // 400: the request could not be read
+	CodeUnauthorized     Code = "unauthorized"       // 401: no token, or one that is not known
+	CodeForbidden        Code = "forbidden"          // 403: from another site, or under another host's name
+	CodeNotFound         Code = "not_found"          // 404: no such job, space or route, or none for this token
+	CodeMethodNotAllowed Code = "method_not_allowed" // 405
+	CodeTimeout          Code = "request_timeout"    // 408: the body did not come in time
+	CodeAmbiguous        Code = "ambiguous"          // 409: several queues have a job of this id
+	CodeTooLarge         Code = "too_large"          // 413: the body, or the job for the store
+	CodeMediaType        Code = "unsupported_media"  // 415: a body that is not application/json
+	CodeBadField         Code = "bad_field"          // 422: a field that no job can have
+	CodeInternal         Code = "internal"           // 500
+	CodeUnavailable      Code = "unavailable"        // 503: the store cannot be reached; nothing was changed
+	CodeOutcomeUnknown   Code = "outcome_unknown"    // 503: it may have been stored; the same id may be sent again
+)
+
+// Problem is an error as a caller sees it (RFC 9457).
+type Problem struct {
+	Type    string         `json:"type" doc:"Always about:blank; the code says what is wrong."`
+	Title   string         `json:"title"`
+	Status  int            `json:"status"`
+	Code    Code           `json:"code" doc:"What is wrong, in a word that does not change."`
+	Detail  string         `json:"detail,omitzero" doc:"What is wrong, for a person to read."`
+	Errors  []FieldProblem `json:"errors,omitzero" doc:"The fields that are wrong."`
+	Queues  []string       `json:"queues,omitzero" doc:"With ambiguous: the queues that have a job of this id."`
+	Job     *Identity      `json:"job,omitzero" doc:"With outcome_unknown: the job that may have been stored. Sending it again under this id is safe."`
+	ErrorID string         `json:"errorId,omitzero" doc:"The name of the details in the server's log."`
+}
+
+// FieldProblem is one field that is wrong.
+type FieldProblem struct {
+	Field  string `json:"field" doc:"A JSON Pointer into the body, or the name of a parameter."`
+	Reason string `json:"reason"`
+}
+
+// Identity names a job.
+type Identity struct {
+	Queue string `json:"queue"`
+	Space string `json:"space"`
+	ID    string `json:"id"`
+}
+
+// Error is the detail.
+func (p *Problem) Error() string { return p.Detail }
+
+// GetStatus is the HTTP status.
+func (p *Problem) GetStatus() int { return p.Status }
+
+// GetHeaders are headers that go with the problem.
+func (p *Problem) GetHeaders() http.Header {
+	if p.Status == http.StatusServiceUnavailable {
+		return http.Header{"Retry-After": {"1"}}
+	}
+	return nil
+}
+
+// ContentType is that of problems.
+func (p *Problem) ContentType(string) string { return problemType }
+
+const problemType = "application/problem+json"
+
+func newProblem(status int, code Code, detail string) *Problem {
+	return &Problem{Type: "about:blank", Title: http.StatusText(status), Status: status, Code: code, Detail: detail}
+}
+
+func badJSON(field, reason string) *Problem {
+	p := newProblem(http.StatusBadRequest, CodeBadJSON, "the body is not one JSON object as it has to be")
+	p.Errors = []FieldProblem{{cut(field), reason}}
+	return p
+}
+
+func badFields(errs ...FieldProblem) *Problem {
+	p := newProblem(http.StatusUnprocessableEntity, CodeBadField, "a field is not as it has to be")
+	p.Errors = errs
+	return p
+}
+
+// noSuchJob is the same for a job that is not there, for a space that a token does not name, and for a route.
+func noSuchJob() *Problem {
+	return newProblem(http.StatusNotFound, CodeNotFound, "there is no such thing")
+}
+
+// explain is the problem that a caller is shown for an error. What it must not see is told to the log, under an
+// id. ctx is that of the call which failed, with its deadline.
+func explain(ctx context.Context, err error) *Problem {
+	var (
+		problem   *Problem
+		field     *job.FieldError
+		ambiguous *job.AmbiguousError
+	)
+	switch {
+	case errors.As(err, &problem):
+		return problem
+	case errors.As(err, &field):
+		return badFields(FieldProblem{"/" + field.Field, field.Reason})
+	case errors.Is(err, job.ErrNotFound):
+		return noSuchJob()
+	case errors.As(err, &ambiguous):
+		p := newProblem(http.StatusConflict, CodeAmbiguous, "several queues have a job of this id: name one with ?queue=")
+		p.Queues = ambiguous.Queues
+		return p
+	case errors.Is(err, job.ErrTooLarge):
+		return newProblem(http.StatusRequestEntityTooLarge, CodeTooLarge, "the job is larger than the store takes")
+	case errors.Is(err, job.ErrUnknown):
+		return unknownOutcome().because(ctx, err)
+	case ctx.Err() != nil, unreachable(err):
+		return unavailable().because(ctx, err)
+	default:
+		return internal().because(ctx, err)
+	}
+}
+
+func internal() *Problem {
+	return newProblem(http.StatusInternalServerError, CodeInternal, "something went wrong here; the error's id names the details in the log")
+}
+
+func unavailable() *Problem {
+	return newProblem(http.StatusServiceUnavailable, CodeUnavailable, "the store cannot be reached; nothing was changed")
+}
+
+func unknownOutcome() *Problem {
+	return newProblem(http.StatusServiceUnavailable, CodeOutcomeUnknown,
+		"the store did not answer, so the job may have been stored or not; sending it again under the same id is safe")
+}
+
+// because has the details logged with the request, under an id that the caller is given.
+func (p *Problem) because(ctx context.Context, err error) *Problem {
+	p.ErrorID = newID()
+	if info := infoOf(ctx); info != nil {
+		info.failures = append(info.failures, failure{p.ErrorID, err})
+	}
+	return p
+}
+
+// unreachable reports whether an error says that the store did not answer.
+func unreachable(err error) bool {
+	for _, target := range []error{
+		context.DeadlineExceeded, context.Canceled, nats.ErrTimeout, nats.ErrNoResponders, nats.ErrConnectionClosed,
+		nats.ErrDisconnected, nats.ErrReconnectBufExceeded, nats.ErrInvalidConnection, nats.ErrNoServers,
+		jetstream.ErrNoStreamResponse,
+	} {
+		if errors.Is(err, target) {
+			return true
+		}
+	}
+	return false
+}
+
+// asProblem turns huma's own errors into ours, and notes the code of every problem for the log.
+func asProblem(ctx huma.Context, _ string, v any) (any, error) {
+	if m, ok := v.(*huma.ErrorModel); ok {
+		p := newProblem(m.Status, CodeBadRequest, m.Detail)
+		switch {
+		case m.Status >= http.StatusInternalServerError:
+			p = internal().because(ctx.Context(), m)
+		case m.Status == http.StatusUnprocessableEntity:
+			p = badFields()
+		}
+		if p.Status < http.StatusInternalServerError {
+			for _, e := range m.Errors {
+				p.Errors = append(p.Errors, FieldProblem{cut(e.Location), e.Message})
+			}
+		}
+		v = p
+	}
+	if p, ok := v.(*Problem); ok {
+		if info := infoOf(ctx.Context()); info != nil {
+			info.code = p.Code
+		}
+	}
+	return v, nil
+}
+
+// answers describes the statuses that an operation can answer with, in its OpenAPI document.
+func answers(api huma.API, body reflect.Type, good []int, bad ...int) map[string]*huma.Response {
+	schemas := api.OpenAPI().Components.Schemas
+	out := make(map[string]*huma.Response)
+	for _, status := range good {
+		out[strconv.Itoa(status)] = &huma.Response{
+			Description: http.StatusText(status),
+			Content:     map[string]*huma.MediaType{"application/json": {Schema: schemas.Schema(body, true, body.Name())}},
+		}
+	}
+	for _, status := range bad {
+		out[strconv.Itoa(status)] = &huma.Response{
+			Description: http.StatusText(status),
+			Content:     map[string]*huma.MediaType{problemType: {Schema: schemas.Schema(reflect.TypeFor[Problem](), true, "Problem")}},
+		}
+	}
+	return out
+}
