@@ -73,37 +73,61 @@ func TestEveryCrashPoint(t *testing.T) {
 	delayed := job.Spec{MaxAttempts: 3, Delay: 300 * time.Millisecond}
 	for name, c := range map[string]crashOf{
 		"delivered": {at: AfterDelivery, do: claimAndWait, starts: 1, attempts: 2, history: []job.AttemptStatus{lost, ok}},
-		"delivered, with one attempt": {at: AfterDelivery, do: claimAndWait, starts: 1, attempts: 1, history: []job.AttemptStatus{ok},
-			spec: job.Spec{MaxAttempts: 1}},
+		"delivered, with one attempt": {
+			at: AfterDelivery, do: claimAndWait, starts: 1, attempts: 1, history: []job.AttemptStatus{ok},
+			spec: job.Spec{MaxAttempts: 1},
+		},
 		"started":       {at: BeforeSettle, do: startAndSettle(job.Succeed(nil), false), starts: 1, attempts: 2, history: []job.AttemptStatus{lost, ok}},
 		"claim written": {at: BeforeSettle, do: startAndSettle(job.Succeed(nil), true), starts: 1, attempts: 2, history: []job.AttemptStatus{lost, ok}},
-		"claim written, with one attempt": {at: BeforeSettle, do: startAndSettle(job.Succeed(nil), true), attempts: 1,
-			history: []job.AttemptStatus{lost}, status: job.Dead, spec: job.Spec{MaxAttempts: 1}},
+		"claim written, with one attempt": {
+			at: BeforeSettle, do: startAndSettle(job.Succeed(nil), true), attempts: 1,
+			history: []job.AttemptStatus{lost}, status: job.Dead, spec: job.Spec{MaxAttempts: 1},
+		},
 		"settled, young": {at: AfterSettle, do: startAndSettle(job.Succeed(nil), false), attempts: 1, history: []job.AttemptStatus{ok}},
 		"settled":        {at: AfterSettle, do: startAndSettle(job.Succeed(nil), true), attempts: 1, history: []job.AttemptStatus{ok}},
-		"settled dead": {at: AfterSettle, do: startAndSettle(job.Outcome{Status: job.Dead}, true), attempts: 1,
-			history: []job.AttemptStatus{failed}, status: job.Dead},
+		"settled dead": {
+			at: AfterSettle, do: startAndSettle(job.Outcome{Status: job.Dead}, true), attempts: 1,
+			history: []job.AttemptStatus{failed}, status: job.Dead,
+		},
 		"not acked, young": {at: BeforeAck, do: startAndSettle(job.Succeed(nil), false), attempts: 1, history: []job.AttemptStatus{ok}},
 		"not acked":        {at: BeforeAck, do: startAndSettle(job.Succeed(nil), true), attempts: 1, history: []job.AttemptStatus{ok}},
 		"acked":            {at: AfterAck, do: startAndSettle(job.Succeed(nil), true), attempts: 1, history: []job.AttemptStatus{ok}},
-		"retry at once, settled": {at: AfterSettle, do: startAndSettle(job.Fail(0, "no"), true), starts: 1, attempts: 2,
-			history: []job.AttemptStatus{failed, ok}, spec: retry},
-		"retry at once, not acked": {at: BeforeAck, do: startAndSettle(job.Fail(0, "no"), true), starts: 1, attempts: 2,
-			history: []job.AttemptStatus{failed, ok}, spec: retry},
-		"retry, alarm set": {at: AfterAlarm, do: startAndSettle(job.Fail(300*time.Millisecond, "no"), true), starts: 1, attempts: 2,
-			history: []job.AttemptStatus{lost, ok}, spec: retry},
-		"retry, alarm set, young": {at: AfterAlarm, do: startAndSettle(job.Fail(300*time.Millisecond, "no"), false), starts: 1, attempts: 2,
-			history: []job.AttemptStatus{lost, ok}, spec: retry},
-		"retry, settled": {at: AfterSettle, do: startAndSettle(job.Fail(300*time.Millisecond, "no"), true), starts: 1, attempts: 2,
-			history: []job.AttemptStatus{failed, ok}, spec: retry},
-		"retry, not acked": {at: BeforeAck, do: startAndSettle(job.Fail(300*time.Millisecond, "no"), true), starts: 1, attempts: 2,
-			history: []job.AttemptStatus{failed, ok}, spec: retry},
-		"handed back, not acked": {at: BeforeAck, do: startAndSettle(job.HandBack(0, "no"), true), starts: 1, attempts: 1,
-			history: []job.AttemptStatus{ok}, spec: retry},
-		"woken": {at: AfterWakeMove, do: func(_ *testing.T, n *node, _ *consumer) { n.awaitDeath() }, starts: 1, attempts: 1,
-			history: []job.AttemptStatus{ok}, spec: delayed},
-		"woken, due deleted": {at: AfterWakeDelete, do: func(_ *testing.T, n *node, _ *consumer) { n.awaitDeath() }, starts: 1, attempts: 1,
-			history: []job.AttemptStatus{ok}, spec: delayed},
+		"retry at once, settled": {
+			at: AfterSettle, do: startAndSettle(job.Fail(0, "no"), true), starts: 1, attempts: 2,
+			history: []job.AttemptStatus{failed, ok}, spec: retry,
+		},
+		"retry at once, not acked": {
+			at: BeforeAck, do: startAndSettle(job.Fail(0, "no"), true), starts: 1, attempts: 2,
+			history: []job.AttemptStatus{failed, ok}, spec: retry,
+		},
+		"retry, alarm set": {
+			at: AfterAlarm, do: startAndSettle(job.Fail(300*time.Millisecond, "no"), true), starts: 1, attempts: 2,
+			history: []job.AttemptStatus{lost, ok}, spec: retry,
+		},
+		"retry, alarm set, young": {
+			at: AfterAlarm, do: startAndSettle(job.Fail(300*time.Millisecond, "no"), false), starts: 1, attempts: 2,
+			history: []job.AttemptStatus{lost, ok}, spec: retry,
+		},
+		"retry, settled": {
+			at: AfterSettle, do: startAndSettle(job.Fail(300*time.Millisecond, "no"), true), starts: 1, attempts: 2,
+			history: []job.AttemptStatus{failed, ok}, spec: retry,
+		},
+		"retry, not acked": {
+			at: BeforeAck, do: startAndSettle(job.Fail(300*time.Millisecond, "no"), true), starts: 1, attempts: 2,
+			history: []job.AttemptStatus{failed, ok}, spec: retry,
+		},
+		"handed back, not acked": {
+			at: BeforeAck, do: startAndSettle(job.HandBack(0, "no"), true), starts: 1, attempts: 1,
+			history: []job.AttemptStatus{ok}, spec: retry,
+		},
+		"woken": {
+			at: AfterWakeMove, do: func(_ *testing.T, n *node, _ *consumer) { n.awaitDeath() }, starts: 1, attempts: 1,
+			history: []job.AttemptStatus{ok}, spec: delayed,
+		},
+		"woken, due deleted": {
+			at: AfterWakeDelete, do: func(_ *testing.T, n *node, _ *consumer) { n.awaitDeath() }, starts: 1, attempts: 1,
+			history: []job.AttemptStatus{ok}, spec: delayed,
+		},
 	} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()

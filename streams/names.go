@@ -163,7 +163,9 @@ func (n names) cancelHint(tail string) string     { return n.ns + ".control.canc
 func (n names) cancelHints(queue string) string {
 	return n.ns + ".control.cancel." + queueToken(queue) + ".>"
 }
-func (n names) readyFilter(queue string) string   { return n.job(stateReady, queueToken(queue)+".>") }
+
+func (n names) readyFilter(queue string) string { return n.job(stateReady, queueToken(queue)+".>") }
+
 func (n names) wakeFilter(queue string) string    { return n.ns + ".wake." + queueToken(queue) + ".>" }
 func (n names) readyConsumer(queue string) string { return "ready-" + queueToken(queue) }
 func (n names) wakeConsumer(queue string) string  { return "wake-" + queueToken(queue) }

@@ -24,7 +24,7 @@ var rules = []struct {
 	find    *regexp.Regexp
 	replace string
 }{
-	{regexp.MustCompile(`(://)[^\s/@]+@`), "${1}" + Mark + "@"},
+	{regexp.MustCompile(`(://)[^\s/]+@`), "${1}" + Mark + "@"},
 	{regexp.MustCompile(`(?i)\b((?:proxy-)?authorization["']?\s*[:=]\s*["']?)(?:(?:basic|bearer|digest|token)\s+)?[^\s"',;]+`), "${1}" + Mark},
 	{regexp.MustCompile(`(?i)\b((?:basic|bearer)\s+)[\w.~+/=-]{8,}`), "${1}" + Mark},
 	{regexp.MustCompile(`(?i)\b((?:set-)?cookie["']?\s*[:=]\s*["']?)[^\r\n"']+`), "${1}" + Mark},

@@ -28,8 +28,8 @@ import (
 
 	"github.com/rs/zerolog"
 
-	"github.com/jetcrew/jetcrew/pkg/redact"
 	"github.com/jetcrew/jetcrew/pkg/job"
+	"github.com/jetcrew/jetcrew/pkg/redact"
 )
 
 // Defaults and limits of a Config.
