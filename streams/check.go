@@ -204,6 +204,7 @@ func (c *consumer) claimFirst(cl *claim, recs []record, v verdict) {
 	cl.base = n.document
 	cl.started = job.Millis(now)
 	cl.old = older(recs, n.Rev, cl.seq)
+	cl.said.Log = n.Job.Log // of the attempt before
 	if v.lost {
 		cl.base.Job.Attempts = v.attempts // the lost one is counted
 		cl.base.job().LoseAttempt(now)

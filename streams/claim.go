@@ -49,9 +49,13 @@ type claim struct {
 	wrote    string   // the writer of a claim that may have been stored
 	claimed  bool     // the claim is known to be stored
 	started  time.Time
+	said     reports
 }
 
-var _ job.Claim = (*claim)(nil)
+var (
+	_ job.Claim    = (*claim)(nil)
+	_ job.Reporter = (*claim)(nil)
+)
 
 // newClaim reads a delivery.
 func (c *consumer) newClaim(m *nats.Msg) (*claim, error) {
@@ -64,6 +68,7 @@ func (c *consumer) newClaim(m *nats.Msg) (*claim, error) {
 	})
 	now := time.Now()
 	return &claim{
+		said:    reports{Job: job.Job{Log: rec.Job.Log}},
 		writing: make(chan struct{}, 1),
 		c:       c, rec: rec, seq: rec.seq, count: meta.NumDelivered, reply: m.Reply, beaten: now, counted: true,
 		epoch: c.epoch.Load(), base: rec.document, guard: rec.seq, attempts: rec.Job.Attempts + 1,
@@ -159,6 +164,7 @@ func (cl *claim) Job() *job.Job {
 	j.Attempts = cl.attempts
 	j.WorkerID = cl.c.cfg.WorkerID
 	j.StartedAt = cl.started
+	j.Progress = nil
 	if !cl.claimed {
 		j.LeaseUntil = cl.started.Add(cl.c.info.lease)
 	}
@@ -246,6 +252,7 @@ func (cl *claim) running(writer string, now time.Time) document {
 	j.StartedAt = cl.started
 	j.LeaseUntil = job.Millis(now.Add(cl.c.info.lease))
 	j.Error = ""
+	cl.said.keep(j)
 	return d
 }
 

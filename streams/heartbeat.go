@@ -124,6 +124,7 @@ func (c *consumer) renew(ctx context.Context, claims []*claim) error {
 		}
 		cl.mu.Unlock()
 	}
+	c.saveReports(ctx, held)
 	return nil
 }
 

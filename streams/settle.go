@@ -111,6 +111,7 @@ func (cl *claim) outcome(o job.Outcome) write {
 	s := cl.c.s
 	d := cl.base.next(newWriter())
 	j := d.job()
+	cl.said.keep(j)
 	j.Conclude(o, job.Run{Attempts: cl.attempts, WorkerID: cl.c.cfg.WorkerID, StartedAt: cl.started}, s.Now())
 	w := write{tail: cl.rec.tail, state: state(j.Status), doc: &d, guard: cl.guard}
 	switch {

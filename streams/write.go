@@ -48,11 +48,12 @@ type write struct {
 }
 
 // message builds the message of a write. A document that has outgrown the server's limit loses the older half of
-// its history, as often as it takes: a job must be able to end.
+// its log and its history, as often as it takes: a job must be able to end.
 func (s *Store) message(w write) (*nats.Msg, error) {
 	m, err := s.encode(w)
-	for h := w.doc.Job.History; errors.Is(err, job.ErrTooLarge) && len(h) > 1; h = w.doc.Job.History {
-		w.doc.Job.History = h[(len(h)+1)/2:]
+	for j := w.doc.job(); errors.Is(err, job.ErrTooLarge) && (len(j.History) > 1 || len(j.Log) > 0); {
+		j.Log = j.Log[(len(j.Log)+1)/2:]
+		j.History = j.History[len(j.History)/2:]
 		m, err = s.encode(w)
 	}
 	return m, err

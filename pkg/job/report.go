@@ -67,11 +67,13 @@ func (j *Job) SetProgress(done float64, note string, at time.Time) {
 	j.Progress = &Mark{Done: done, Note: cutText(note, MaxLogLine), At: Millis(at)}
 }
 
-// AddLog adds text to the record's log, each of its lines by itself.
-func (j *Job) AddLog(text string, at time.Time) {
+// AddLog adds text to the record's log, each of its lines by itself, and answers the lines that it kept of them.
+func (j *Job) AddLog(text string, at time.Time) []LogLine {
 	log := slices.Clip(j.Log)
+	added := 0
 	for line := range strings.Lines(text) {
 		log = append(log, LogLine{At: Millis(at), Text: cutText(strings.TrimRight(line, "\r\n"), MaxLogLine)})
+		added++
 		if len(log) > 2*MaxLogLines {
 			log = slices.Clone(log[len(log)-MaxLogLines:])
 		}
@@ -80,4 +82,5 @@ func (j *Job) AddLog(text string, at time.Time) {
 		log = log[over:]
 	}
 	j.Log = log
+	return log[len(log)-min(added, len(log)):]
 }

@@ -107,6 +107,8 @@ func Run(t *testing.T, newHarness func(t *testing.T) Harness) {
 		{"A11_a_cancelled_job_does_not_wait_again", cancelWins},
 		{"A11_a_drain_hands_back_what_was_not_claimed", drain},
 		{"A16_unknown_members_survive", unknown},
+		{"a_handlers_reports_stand_on_the_record", reports},
+		{"a_wait_answers_the_end", wait},
 	} {
 		t.Run(c.name, func(t *testing.T) {
 			t.Parallel()
