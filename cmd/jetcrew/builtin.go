@@ -81,8 +81,11 @@ type sleepInput struct {
 
 func sleep(ctx context.Context, _ *job.Job, in sleepInput) (any, error) {
 	start := time.Now()
-	if err := wait(ctx, in.For); err != nil {
-		return nil, err
+	for left := in.For; left > 0; left = in.For - time.Since(start) {
+		if err := wait(ctx, min(left, time.Second)); err != nil {
+			return nil, err
+		}
+		job.Progress(ctx, time.Since(start).Seconds(), "seconds slept")
 	}
 	return map[string]string{"slept": time.Since(start).Round(time.Millisecond).String()}, nil
 }

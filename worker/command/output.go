@@ -37,6 +37,7 @@ func (c *capture) over() bool { return c.total > int64(c.limit) }
 type lineLog struct {
 	log    zerolog.Logger
 	redact func(string) string
+	say    func(string) // to the job's own log
 
 	line    []byte
 	dropped bool // the rest of this line
@@ -88,7 +89,9 @@ func (l *lineLog) flush() {
 	}
 	l.lines++
 	l.bytes += len(text)
-	l.log.Info().Str("stderr", marked(l.redact(text), dropped)).Msg("the program says")
+	text = marked(l.redact(text), dropped)
+	l.log.Info().Str("stderr", text).Msg("the program says")
+	l.say(text)
 }
 
 func marked(text string, cut bool) string {

@@ -40,7 +40,7 @@ func (c *Command) Run(ctx context.Context, j *job.Job, input jsontext.Value) (an
 	}
 	log := c.cfg.Logger.With().Stringer("job", j.Key()).Str("type", j.Type).Int("attempt", j.Attempts).Logger()
 	out := &capture{limit: c.cfg.MaxOutput}
-	errs := &lineLog{log: log, redact: c.redact}
+	errs := &lineLog{log: log, redact: c.redact, say: func(line string) { job.Logf(ctx, "%s", line) }}
 	p := &process{cmd: &exec.Cmd{
 		Path: c.path, Args: c.cfg.Args, Dir: c.cfg.Dir, Env: append(facts(ctx, j), c.base...),
 		// A newline at the end, for whoever reads a line.
