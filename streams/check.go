@@ -3,6 +3,7 @@ package streams
 import (
 	"context"
 	"errors"
+	"slices"
 	"time"
 
 	"github.com/jetcrew/jetcrew/pkg/job"
@@ -163,6 +164,27 @@ func (c *consumer) act(cl *claim, recs []record) {
 		c.wg.Go(func() { c.endUnrun(cl, recs, v) })
 	case actCleanUp:
 		c.wg.Go(func() { c.cleanUp(cl, recs) })
+	case actDefer:
+		c.wg.Go(func() { c.putOff(cl, recs) })
+	}
+}
+
+// putOff has a job that a plain producer published too early wait for its instant.
+func (c *consumer) putOff(cl *claim, recs []record) {
+	n := newest(recs)
+	d := n.next(newWriter())
+	j := d.job()
+	j.RunAt = job.CeilMillis(n.due())
+	j.DueAt = j.RunAt
+	j.UpdatedAt = job.Millis(c.s.Now())
+	_, err := c.s.put(c.ctx, write{tail: cl.rec.tail, state: stateDue, doc: &d, guard: last(recs)})
+	switch {
+	case err == nil:
+		c.finish(cl, older(recs, d.Rev, cl.seq))
+	case errors.Is(err, job.ErrTooLarge):
+		c.endTooLarge(cl, recs, err)
+	default:
+		c.again(cl, err)
 	}
 }
 
@@ -216,6 +238,10 @@ func (c *consumer) claimFirst(cl *claim, recs []record, v verdict) {
 	cl.mu.Unlock()
 	sent := time.Now()
 	seq, err := c.s.put(c.ctx, write{tail: cl.rec.tail, state: stateRunning, doc: &d, guard: guard})
+	if errors.Is(err, job.ErrTooLarge) {
+		c.endTooLarge(cl, recs, err)
+		return
+	}
 	if err != nil {
 		c.again(cl, err)
 		return
@@ -234,11 +260,17 @@ func (c *consumer) claimFirst(cl *claim, recs []record, v verdict) {
 // again checks a delivery once more after a write of its own that was refused or had no answer: the documents
 // tell who came first, or what became of it.
 func (c *consumer) again(cl *claim, err error) {
-	if errors.Is(err, errGuard) {
+	switch {
+	case errors.Is(err, errGuard):
 		c.queueCheck(cl)
-		return
+	case retryable(err):
+		c.later([]*claim{cl})
+	default:
+		if c.ctx.Err() == nil {
+			c.log.Error().Err(err).Stringer("job", cl.rec.job().Key()).Msg("a write was refused for good; leaving the job to its next delivery")
+		}
+		cl.drop()
 	}
-	c.later([]*claim{cl})
 }
 
 // endUnrun writes the end of a job whose last attempt was lost.
@@ -258,6 +290,38 @@ func (c *consumer) endUnrun(cl *claim, recs []record, v verdict) {
 	c.log.Warn().Stringer("job", cl.rec.job().Key()).Str("status", string(v.end)).
 		Str("holder", n.Job.WorkerID).Msg("the last attempt was lost")
 	c.finish(cl, older(recs, d.Rev, cl.seq))
+}
+
+// endTooLarge ends a job whose claim does not fit the server's limit: nobody could ever hold it.
+func (c *consumer) endTooLarge(cl *claim, recs []record, why error) {
+	seq, old, err := c.s.endTooLarge(c.ctx, cl.rec.tail, recs, why)
+	switch {
+	case err == nil:
+		c.finish(cl, slices.DeleteFunc(old, func(s uint64) bool { return s == cl.seq || s == seq }))
+	case errors.Is(err, errGuard) || retryable(err):
+		c.again(cl, err)
+	default:
+		c.log.Error().Err(err).Stringer("job", cl.rec.job().Key()).Msg("a job that is too large cannot even be ended; leaving it")
+		cl.drop()
+	}
+}
+
+// endTooLarge writes the end of a job that has outgrown the server's limit, and answers its sequence and those of
+// the older documents.
+func (s *Store) endTooLarge(ctx context.Context, tail string, recs []record, why error) (uint64, []uint64, error) {
+	n := newest(recs)
+	d := n.next(newWriter())
+	j := d.job()
+	j.Error = job.CutError("cannot be run: " + why.Error())
+	j.UpdatedAt = job.Millis(s.Now())
+	j.StartedAt = time.Time{}
+	seq, err := s.put(ctx, write{
+		tail: tail, state: stateDead, doc: &d, guard: last(recs), ttl: s.cfg.Retention.of(stateDead),
+	})
+	if err == nil {
+		s.log.Error().Stringer("job", j.Key()).Err(why).Msg("a job is too large to be run; it is dead")
+	}
+	return seq, older(recs, d.Rev, 0), err
 }
 
 // endLost is the end of a job whose last attempt was lost.

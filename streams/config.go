@@ -25,6 +25,8 @@ const (
 	DefaultNamespace = "jetcrew"
 	DefaultLease     = 30 * time.Second
 	MinLease         = time.Second
+	// MaxSlots of one worker on one queue: what all of them run has to fit into one message of its presence.
+	MaxSlots = 5000
 	// MinRetention is the least time that an end is kept: one that expired before a crashed clean-up is
 	// done would bring its job back to life.
 	MinRetention = 10 * time.Minute
@@ -155,8 +157,8 @@ func normalizeConsumer(c *job.ConsumerConfig) error {
 	if err := job.ValidateName("workerId", c.WorkerID, job.MaxName); err != nil {
 		return err
 	}
-	if c.Slots < 1 {
-		return &job.FieldError{Field: "slots", Reason: "must be at least 1"}
+	if c.Slots < 1 || c.Slots > MaxSlots {
+		return &job.FieldError{Field: "slots", Reason: fmt.Sprintf("must be 1 to %d", MaxSlots)}
 	}
 	if c.Lease != 0 && c.Lease < MinLease {
 		return &job.FieldError{Field: "lease", Reason: fmt.Sprintf("must be at least %s", MinLease)}

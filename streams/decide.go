@@ -13,10 +13,11 @@ const (
 	actClaim                  // write the claim first, then run it
 	actEnd                    // write an end without running it
 	actCleanUp                // delete what is older than the newest document, ack
+	actDefer                  // write it as due: a plain producer gave it an instant that is still to come
 )
 
 func (a action) String() string {
-	return [...]string{"set aside", "leave", "drop", "start", "claim", "end", "clean up"}[a]
+	return [...]string{"set aside", "leave", "drop", "start", "claim", "end", "clean up", "defer"}[a]
 }
 
 // delivery is a ready message as the server handed it out.
@@ -55,6 +56,8 @@ func decide(d delivery, recs []record, f facts) verdict {
 		return verdict{action: actDrop}
 	}
 	switch {
+	case n.seq == d.seq && n.Writer == "" && n.due().After(f.now):
+		return verdict{action: actDefer}
 	case n.seq == d.seq:
 		used := n.Job.Attempts
 		if d.count <= 1 && !n.ClaimFirst {
@@ -87,6 +90,14 @@ func takeOver(n *record, f facts) verdict {
 	default:
 		return verdict{action: actClaim, attempts: n.Job.Attempts, lost: true}
 	}
+}
+
+// due is the instant that a job waits for.
+func (r *record) due() time.Time {
+	if !r.Job.RunAt.IsZero() {
+		return r.Job.RunAt
+	}
+	return r.Job.DueAt
 }
 
 // lapsed reports whether a claim's lease is over, as far as the document says.

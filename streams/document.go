@@ -176,6 +176,9 @@ func (r *record) decode(sub subject, data []byte) error {
 	if j.Attempts < 0 {
 		return errors.New("attempts must not be negative")
 	}
+	if waits := sub.state == stateReady || sub.state == stateDue; waits && j.MaxAttempts > 0 && j.Attempts >= j.MaxAttempts {
+		return fmt.Errorf("all %d attempts are used, it cannot wait for another", j.MaxAttempts)
+	}
 	return (*job.Job)(j).Validate()
 }
 

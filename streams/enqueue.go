@@ -43,7 +43,9 @@ func (s *Store) newEnqueue(spec job.Spec) (*enqueue, error) {
 	return e, nil
 }
 
-func (e *enqueue) write() write { return write{tail: e.tail, state: e.state, doc: &e.doc} }
+func (e *enqueue) write() write {
+	return write{tail: e.tail, state: e.state, doc: &e.doc, spare: spare}
+}
 
 // Enqueue stores a job. See job.Queue.
 func (s *Store) Enqueue(ctx context.Context, spec job.Spec) (job.Enqueued, error) {

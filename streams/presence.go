@@ -28,10 +28,14 @@ type Presence struct {
 
 // PresenceClaim is a claim whose job a worker runs now.
 type PresenceClaim struct {
-	Space string    `json:"space"`
-	ID    string    `json:"id"`
+	Space string    `json:"space,omitzero"` // left out, as is ID, where they are too many
+	ID    string    `json:"id,omitzero"`
 	Until time.Time `json:"until"` // for how long this report counts
 }
+
+// namedClaims is how many claims are reported with the names of their jobs: with longer lists only what counts is
+// said, so that all of them fit into one message.
+const namedClaims = 500
 
 func presenceKey(worker, queue string) string { return escape(worker) + "." + queueToken(queue) }
 
@@ -44,13 +48,18 @@ func (c *consumer) beatPresence(ctx context.Context, claims []*claim) error {
 		Slots: c.cfg.Slots, StartedAt: job.Millis(c.started), BeatAt: now,
 	}
 	until := now.Add(c.info.lease)
+	few := len(claims) <= namedClaims
 	for _, cl := range claims {
 		cl.mu.Lock()
 		if cl.claimed {
 			if p.Claims == nil {
 				p.Claims = make(map[string]PresenceClaim)
 			}
-			p.Claims[cl.base.Claim] = PresenceClaim{Space: cl.rec.Job.Space, ID: cl.rec.Job.ID, Until: until}
+			report := PresenceClaim{Until: until}
+			if few {
+				report.Space, report.ID = cl.rec.Job.Space, cl.rec.Job.ID
+			}
+			p.Claims[cl.base.Claim] = report
 		}
 		cl.mu.Unlock()
 	}

@@ -41,6 +41,7 @@ type puller struct {
 	heard       time.Time
 	retryAt     time.Time // no request before; after an error
 	failures    int
+	troubles    int // how often in a row the consumer could not be asked
 	stopped     bool
 }
 
@@ -179,9 +180,13 @@ func (p *puller) dispatch(inbox string, m *nats.Msg) {
 			p.outstanding = max(0, p.outstanding-1)
 			p.failures = 0
 		}
+		p.answers()
 		p.mu.Unlock()
 		p.receive(m)
 		return
+	}
+	if status == "100" || status == "408" {
+		p.answers()
 	}
 	if !current || status == "100" {
 		p.mu.Unlock()
@@ -205,6 +210,24 @@ func (p *puller) dispatch(inbox string, m *nats.Msg) {
 	}
 }
 
+// answers notes that the consumer is there. Called with mu held.
+func (p *puller) answers() {
+	if p.troubles > 0 {
+		p.log.Info().Str("consumer", p.consumer).Int("failed", p.troubles).Msg("the consumer can be asked again")
+		p.troubles = 0
+	}
+}
+
+// troubled tells of an outage once, when it begins.
+func (p *puller) troubled(err error, status, description string) {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	if p.troubles++; p.troubles == 1 {
+		p.log.Warn().Err(err).Str("status", status).Str("description", description).
+			Str("consumer", p.consumer).Msg("the consumer cannot be asked")
+	}
+}
+
 // trouble deals with a request that ended because of the consumer or its server.
 func (p *puller) trouble(status, description string) {
 	switch description {
@@ -216,8 +239,7 @@ func (p *puller) trouble(status, description string) {
 	p.fail(func() {
 		p.spawn(func() {
 			if err := p.missing(); err != nil {
-				p.log.Warn().Err(err).Str("status", status).Str("description", description).
-					Str("consumer", p.consumer).Msg("the consumer cannot be asked")
+				p.troubled(err, status, description)
 			}
 			p.poke()
 		})

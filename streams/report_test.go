@@ -92,8 +92,8 @@ func TestReportsDoNotUndoACancelFlag(t *testing.T) {
 
 func TestADocumentThatOutgrowsTheLimitCanEnd(t *testing.T) {
 	n := server(t).open(t)
-	input := []byte(fmt.Sprintf(`{"x":"%s"}`, bytes.Repeat([]byte("x"), int(n.nc.MaxPayload())-2000)))
-	_, err := n.Enqueue(t.Context(), job.Spec{ID: "a", Type: "t", Input: input, MaxAttempts: 30})
+	body := bytes.Replace(bodyOf(int(n.nc.MaxPayload())-2000), []byte(`"maxAttempts":3`), []byte(`"maxAttempts":30`), 1)
+	_, err := n.js.Publish(t.Context(), "jetcrew.job.ready.default.default.a", body)
 	require.NoError(t, err)
 	c, err := n.Consume(t.Context(), job.ConsumerConfig{WorkerID: "w", Slots: 1, Lease: lease})
 	require.NoError(t, err)

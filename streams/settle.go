@@ -33,6 +33,11 @@ func (cl *claim) Settle(ctx context.Context, o job.Outcome) (*job.Job, error) {
 	}
 	defer cl.unlock()
 	seq, w, recs, err := cl.writeOutcome(ctx, o)
+	if errors.Is(err, job.ErrTooLarge) && o.Status == job.Pending {
+		// As it is, it could be neither tried again nor left alone.
+		o = job.Outcome{Status: job.Dead, Error: "cannot be tried again: " + err.Error() + ": " + o.Error, RunID: o.RunID}
+		seq, w, recs, err = cl.writeOutcome(ctx, o)
+	}
 	if err != nil {
 		// An earlier call may have written it without hearing so.
 		if r := written(recs, cl.unsure...); errors.Is(err, job.ErrLeaseLost) && r != nil {

@@ -1,6 +1,7 @@
 package streams
 
 import (
+	"cmp"
 	"container/heap"
 	"context"
 	"errors"
@@ -68,28 +69,41 @@ func (s *Store) Sweep(ctx context.Context) (SweepReport, error) {
 	s.sweep.mu.Lock()
 	defer s.sweep.mu.Unlock()
 	var rep SweepReport
-	if err := s.sweepRunning(ctx, &rep); err != nil {
-		return rep, fmt.Errorf("housekeeping: claims: %w", err)
+	var errs []error
+	failed := func(what string, err error) {
+		if err != nil {
+			errs = append(errs, fmt.Errorf("housekeeping: %s: %w", what, err))
+		}
 	}
+	failed("claims", s.sweepRunning(ctx, &rep))
 	// Everything that waits is read anew from time to time: what was there, and gone, may be back.
 	began := time.Now()
 	again := began.Sub(s.sweep.readAt) >= sweepShare*s.sweep.readTook
 	if again {
 		s.sweep.upTo, s.sweep.due = 0, nil
 	}
-	if err := s.sweepDue(ctx, &rep); err != nil {
-		return rep, fmt.Errorf("housekeeping: due jobs: %w", err)
-	}
+	failed("due jobs", s.sweepDue(ctx, &rep))
 	if again {
-		if err := s.sweepAlarms(ctx, &rep); err != nil {
-			return rep, fmt.Errorf("housekeeping: alarms: %w", err)
-		}
+		failed("alarms", s.sweepAlarms(ctx, &rep))
 		s.sweep.readAt, s.sweep.readTook = time.Now(), time.Since(began)
 	}
-	if err := s.sweepAcked(ctx, &rep); err != nil {
-		return rep, fmt.Errorf("housekeeping: acked messages: %w", err)
+	failed("acked messages", s.sweepAcked(ctx, &rep))
+	return rep, errors.Join(errs...)
+}
+
+// each has something done for every job of a batch. One that cannot be mended does not keep the others from it:
+// the error, of the first such job, is for the end. A round that has run out of time ends at once.
+func each(ctx context.Context, docs map[string][]record, mend func(tail string, recs []record) error) error {
+	var first error
+	for tail, recs := range docs {
+		if err := mend(tail, recs); err != nil {
+			first = cmp.Or(first, fmt.Errorf("%s: %w", tail, err))
+		}
+		if ctx.Err() != nil {
+			return cmp.Or(first, ctx.Err())
+		}
 	}
-	return rep, nil
+	return first
 }
 
 // scan reads the stream's messages of one state from a sequence on, in batches, and answers where to go on.
@@ -99,7 +113,10 @@ func (s *Store) scan(ctx context.Context, st state, from uint64, each func([]rec
 			Seq: max(from, 1), NextFor: s.names.stateFilter(st), Batch: sweepBatch, MaxBytes: sweepBytes,
 		})
 		if errors.Is(err, errRetry) {
-			continue // ctx bounds it
+			if err := sleep(ctx, 10*time.Millisecond); err != nil {
+				return from, err
+			}
+			continue
 		}
 		if err != nil {
 			return from, err
@@ -124,6 +141,7 @@ func (s *Store) scan(ctx context.Context, st state, from uint64, each func([]rec
 // sweepRunning looks at all claims: there are no more of them than the fleet runs jobs.
 func (s *Store) sweepRunning(ctx context.Context, rep *SweepReport) error {
 	seen := make(map[uint64]bool)
+	var failed error
 	_, err := s.scan(ctx, stateRunning, 1, func(claims []record) error {
 		tails := make([]string, 0, len(claims))
 		for i := range claims {
@@ -133,21 +151,25 @@ func (s *Store) sweepRunning(ctx context.Context, rep *SweepReport) error {
 		if err != nil {
 			return err
 		}
-		for t, recs := range docs {
-			if err := s.sweepJob(ctx, t, recs, seen, rep); err != nil {
-				return err
-			}
-		}
-		return nil
+		failed = cmp.Or(failed, each(ctx, docs, func(t string, recs []record) error {
+			return s.sweepJob(ctx, t, recs, seen, rep)
+		}))
+		return ctx.Err()
 	})
 	s.sweep.older = seen
-	return err
+	return cmp.Or(err, failed)
 }
 
 // sweepJob mends one job that has a claim.
 func (s *Store) sweepJob(ctx context.Context, tail string, recs []record, seen map[uint64]bool, rep *SweepReport) error {
 	n := newest(recs)
-	if n == nil || n.bad != nil {
+	if n == nil {
+		return nil
+	}
+	if n.bad != nil { // nobody of ours writes such a thing; it harms nobody, but somebody should know
+		if seen[n.seq] = true; !s.sweep.older[n.seq] {
+			s.log.Error().Str("job", tail).Str("state", string(n.state)).Err(n.bad).Msg("housekeeping: a document that is no job")
+		}
 		return nil
 	}
 	if n.state != stateRunning {
@@ -196,7 +218,11 @@ func (s *Store) revive(ctx context.Context, tail string, n *record, rep *SweepRe
 		w.ttl = s.cfg.Retention.of(w.state)
 	}
 	w.doc = &d
-	if _, err := s.put(ctx, w); err != nil {
+	_, err := s.put(ctx, w)
+	if errors.Is(err, job.ErrTooLarge) {
+		_, _, err = s.endTooLarge(ctx, tail, []record{*n}, err)
+	}
+	if err != nil {
 		if errors.Is(err, errGuard) || retryable(err) {
 			return nil // the next round looks again
 		}
@@ -250,6 +276,7 @@ func (s *Store) sweepDue(ctx context.Context, rep *SweepReport) error {
 		return err
 	}
 	late := s.Now().Add(-lateDue)
+	var failed error
 	for len(sw.due) > 0 && sw.due[0].at.Before(late) {
 		var tails []string
 		for len(sw.due) > 0 && sw.due[0].at.Before(late) && len(tails) < maxFilters {
@@ -262,14 +289,18 @@ func (s *Store) sweepDue(ctx context.Context, rep *SweepReport) error {
 			}
 			return err
 		}
-		for t, recs := range docs {
-			if err := s.sweepLate(ctx, t, recs, late, rep); err != nil {
-				heap.Push(&sw.due, dueEntry{late.Add(-time.Second), t})
-				return err
+		failed = cmp.Or(failed, each(ctx, docs, func(t string, recs []record) error {
+			err := s.sweepLate(ctx, t, recs, late, rep)
+			if err != nil { // again in a while
+				heap.Push(&sw.due, dueEntry{s.Now(), t})
 			}
+			return err
+		}))
+		if ctx.Err() != nil {
+			return cmp.Or(failed, ctx.Err())
 		}
 	}
-	return nil
+	return failed
 }
 
 // sweepLate moves one due document that is late, and takes its alarm along.
@@ -291,7 +322,11 @@ func (s *Store) sweepLate(ctx context.Context, tail string, recs []record, late 
 	if !n.Job.RunAt.Before(late) {
 		return nil // set to another instant meanwhile; that one was read as well
 	}
-	if err := s.moveDue(ctx, tail, recs, s.names.alarm(tail, n.Writer)); err != nil {
+	purge := ""
+	if n.Writer != "" { // a plain producer sets no alarm
+		purge = s.names.alarm(tail, n.Writer)
+	}
+	if err := s.moveDue(ctx, tail, recs, purge); err != nil {
 		return err
 	}
 	rep.LateDue++

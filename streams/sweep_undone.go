@@ -126,14 +126,23 @@ func (s *Store) sweepAlarms(ctx context.Context, rep *SweepReport) error {
 		if err != nil && !errors.Is(err, errRetry) {
 			return fmt.Errorf("reading alarms: %w", err)
 		}
-		if err == nil && len(c.msgs) == 0 {
+		if err != nil {
+			if err := sleep(ctx, 10*time.Millisecond); err != nil {
+				return err
+			}
+			continue
+		}
+		if len(c.msgs) == 0 {
 			return nil
 		}
 		for i := range c.msgs {
 			m := &c.msgs[i]
 			from = m.seq + 1
 			at, err := time.Parse(time.RFC3339Nano, strings.TrimPrefix(header(m.header, jetstream.ScheduleHeader), "@at "))
-			if err != nil || !at.Before(late) {
+			if err != nil { // it cannot fire, and nothing looks at it
+				s.log.Error().Str("subject", m.subject).Bytes("body", m.data[:min(len(m.data), 200)]).
+					Msg("housekeeping: deleted a message that is no alarm from the alarms' subjects")
+			} else if !at.Before(late) {
 				continue
 			}
 			if err := s.remove(ctx, m.seq); err != nil {

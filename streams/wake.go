@@ -143,6 +143,13 @@ func (s *Store) moveDue(ctx context.Context, tail string, recs []record, purge s
 	if errors.Is(err, job.ErrLeaseLost) {
 		return nil // somebody else moved it, or ended it
 	}
+	if errors.Is(err, job.ErrTooLarge) {
+		_, old, err := s.endTooLarge(ctx, tail, recs, err)
+		if err != nil {
+			return err
+		}
+		return s.remove(ctx, old...)
+	}
 	if err != nil {
 		return err
 	}

@@ -5,7 +5,9 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"net/http"
 	"strconv"
+	"strings"
 	"time"
 
 	"github.com/nats-io/nats.go"
@@ -44,16 +46,28 @@ type write struct {
 	doc   *document
 	guard uint64        // last sequence seen on the job's filter
 	ttl   time.Duration // how long it stays; 0: until it is replaced or deleted
+	spare int           // bytes that the document has to leave free
 	purge string        // the subject of an alarm that goes along with the write
 }
 
+// spare is how much room a new job leaves below the server's limit, for what claims and attempts add to it.
+const spare = 8 << 10
+
 // message builds the message of a write. A document that has outgrown the server's limit loses the older half of
-// its log and its history, as often as it takes: a job must be able to end.
+// its log and its history, as often as it takes, and an end that still does not fit its input: a job must be able
+// to end.
 func (s *Store) message(w write) (*nats.Msg, error) {
 	m, err := s.encode(w)
-	for j := w.doc.job(); errors.Is(err, job.ErrTooLarge) && (len(j.History) > 1 || len(j.Log) > 0); {
+	j := w.doc.job()
+	for errors.Is(err, job.ErrTooLarge) && (len(j.History) > 1 || len(j.Log) > 0) {
 		j.Log = j.Log[(len(j.Log)+1)/2:]
 		j.History = j.History[len(j.History)/2:]
+		m, err = s.encode(w)
+	}
+	if errors.Is(err, job.ErrTooLarge) && w.state.terminal() && len(j.Input)+len(j.Extra) > 0 {
+		left := fmt.Sprintf("the input of %d bytes was left out of this record: it did not fit", len(j.Input))
+		j.Input, j.Extra = nil, nil
+		j.Error = job.CutError(strings.TrimPrefix(j.Error+"; "+left, "; "))
 		m, err = s.encode(w)
 	}
 	return m, err
@@ -75,7 +89,7 @@ func (s *Store) encode(w write) (*nats.Msg, error) {
 		h["Nats-Schedule-Next"] = []string{"purge"}
 	}
 	m := &nats.Msg{Subject: s.names.job(w.state, w.tail), Header: h, Data: body}
-	return m, s.fits(m)
+	return m, s.fits(m, w.spare)
 }
 
 // seconds writes a duration as the server takes TTLs: whole seconds, rounded up.
@@ -90,15 +104,18 @@ func (s *Store) guard(h nats.Header, tail string, seq uint64) {
 }
 
 // fits checks a message against the server's limit before it is sent: headers count.
-func (s *Store) fits(m *nats.Msg) error {
-	if size, limit := int64(m.Size()-len(m.Subject)-len(m.Reply)), s.nc.MaxPayload(); size > limit {
-		return fmt.Errorf("%w: its document has %d bytes, the server takes %d", job.ErrTooLarge, size, limit)
+func (s *Store) fits(m *nats.Msg, spare int) error {
+	limit := s.nc.MaxPayload()
+	room := limit - min(int64(spare), limit/4)
+	if size := int64(m.Size() - len(m.Subject) - len(m.Reply)); size > room {
+		return fmt.Errorf("%w: its document has %d bytes, at most %d are possible (the server takes %d)", job.ErrTooLarge, size, room, limit)
 	}
 	return nil
 }
 
 // send publishes a message and waits for its acknowledgement. Its errors are errGuard, errBusy, a wrapped
-// job.ErrTooLarge, or a wrapped job.ErrUnknown where the message may or may not have been stored.
+// job.ErrTooLarge, a refusal for good, or a wrapped job.ErrUnknown where the message may or may not have been
+// stored.
 func (s *Store) send(ctx context.Context, m *nats.Msg) (uint64, error) {
 	f, err := s.sendAsync(m)
 	if err != nil {
@@ -147,9 +164,13 @@ func publishError(err error) error {
 		return errGuard
 	case codeTooLarge:
 		return fmt.Errorf("%w: %w", job.ErrTooLarge, err)
-	default: // the server refused it
+	case codeGuardInUse:
 		return fmt.Errorf("%w: %w", errBusy, err)
 	}
+	if api.Code == http.StatusBadRequest { // it will be refused again
+		return fmt.Errorf("the server refused it: %w", err)
+	}
+	return fmt.Errorf("%w: %w", errBusy, err)
 }
 
 // flight is a write that has been sent.

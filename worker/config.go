@@ -17,7 +17,7 @@ import (
 // Defaults and limits of a Config.
 const (
 	DefaultConcurrency = 4
-	MaxConcurrency     = 10_000
+	MaxConcurrency     = 5_000
 	DefaultLease       = 30 * time.Second
 	MinLease           = time.Second
 	DefaultGrace       = 30 * time.Second

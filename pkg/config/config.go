@@ -41,8 +41,8 @@ type Config struct {
 	RetentionDead      time.Duration `env:"JETCREW_RETENTION_DEAD" envDefault:"168h" allowed:"a duration of at least 10m, such as 24h" desc:"how long records of dead jobs are kept"`
 	RetentionFailed    time.Duration `env:"JETCREW_RETENTION_FAILED" envDefault:"168h" allowed:"a duration of at least 10m, such as 24h" desc:"how long records of failed jobs are kept"`
 
-	Queues       Queues        `env:"JETCREW_QUEUES" envDefault:"default" allowed:"names, each with how many jobs at a time (0 to 10000), such as default=4,mail=10" desc:"queues that a worker takes jobs from"`
-	Concurrency  int           `env:"JETCREW_CONCURRENCY" envDefault:"4" allowed:"a number from 0 to 10000" desc:"jobs at a time in a queue that has no number of its own"`
+	Queues       Queues        `env:"JETCREW_QUEUES" envDefault:"default" allowed:"names, each with how many jobs at a time (0 to 5000), such as default=4,mail=10" desc:"queues that a worker takes jobs from"`
+	Concurrency  int           `env:"JETCREW_CONCURRENCY" envDefault:"4" allowed:"a number from 0 to 5000" desc:"jobs at a time in a queue that has no number of its own"`
 	Lease        time.Duration `env:"JETCREW_LEASE" envDefault:"30s" allowed:"a duration of at least 1s, such as 30s" desc:"lease of queues that are new"`
 	Timeout      time.Duration `env:"JETCREW_TIMEOUT" envDefault:"0s" allowed:"a duration, such as 5m, or 0s for none" desc:"how long one attempt may take"`
 	Grace        time.Duration `env:"JETCREW_GRACE" envDefault:"30s" allowed:"a duration of at least 1s, such as 30s" desc:"how long past its timeout a handler may go on before it counts as stuck"`

@@ -8,7 +8,7 @@ import (
 )
 
 // MaxConcurrency is the most jobs at a time that a queue may be given in one worker.
-const MaxConcurrency = 10_000
+const MaxConcurrency = 5_000
 
 // QueueSetting is one queue that a worker takes jobs from.
 type QueueSetting struct {

@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"sync"
 	"testing"
 	"time"
 
@@ -39,12 +40,15 @@ func TestRunDue(t *testing.T) {
 		require.NoError(t, err)
 	}
 	fail := true
+	var mu sync.Mutex // handlers run side by side
 	var sent []string
 	register := func(w *worker.Worker) {
 		worker.Handle(w, "email", func(_ context.Context, j *job.Job, in email) (any, error) {
 			if fail {
 				return nil, errors.New("no connection")
 			}
+			mu.Lock()
+			defer mu.Unlock()
 			sent = append(sent, j.ID+in.To)
 			return map[string]string{"sent": in.To}, nil
 		})

@@ -1,6 +1,7 @@
 package queuetest
 
 import (
+	"fmt"
 	"strings"
 	"time"
 
@@ -79,7 +80,12 @@ func retry(e *env) {
 		used := cl.Job().Attempts
 		before := e.q.Now()
 		answered := e.settle(cl, job.Fail(1200*time.Millisecond, "boom"))
-		j := e.see(key, is(job.Pending))
+		j := e.see(key, func(j *job.Job) error {
+			if j.Status != job.Pending || len(j.History) != used { // before its claim it was pending as well
+				return fmt.Errorf("it is %s, with %d attempts in its history", j.Status, len(j.History))
+			}
+			return nil
+		})
 		for _, j := range []*job.Job{answered, j} {
 			require.Equal(e, job.Pending, j.Status)
 			require.Equal(e, used, j.Attempts)
