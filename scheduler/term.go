@@ -76,7 +76,7 @@ func (t *term) hung() bool {
 func (t *term) renew(ctx context.Context) bool {
 	log := t.e.cfg.Logger
 	if t.hung() {
-		log.Error().Str("id", t.me.ID).Dur("hang", t.e.cfg.Hang).Msg("the leader's work hangs; giving up the lead")
+		log.Error().Str("id", t.me.ID).Dur("hangMs", t.e.cfg.Hang).Msg("the leader's work hangs; giving up the lead")
 		t.resign()
 		return false
 	}

@@ -147,6 +147,11 @@ func (s *Store) await(ctx context.Context, f jetstream.PubAckFuture) (uint64, er
 	case err := <-f.Err():
 		return 0, publishError(err)
 	case <-ctx.Done():
+	}
+	select {
+	case ack := <-f.Ok(): // it came in time; the choice above is blind
+		return ack.Sequence, nil
+	default:
 		return 0, fmt.Errorf("%w: %w", job.ErrUnknown, ctx.Err())
 	}
 }

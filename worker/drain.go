@@ -49,7 +49,7 @@ func (r *run) drain(limit time.Duration) error {
 		case <-report.C:
 			log.Info().Int("running", r.waitsFor()).Int("settling", r.w.tally.stats().Settling).Msg("stopping: waiting")
 		case <-tooLong:
-			log.Warn().Int("running", r.waitsFor()).Dur("after", limit).Msg("stopping took too long: handlers are cancelled")
+			log.Warn().Int("running", r.waitsFor()).Dur("afterMs", limit).Msg("stopping took too long: handlers are cancelled")
 			r.interrupt(job.ErrShutdown)
 			tooLate = time.After(r.cfg.Grace + settleTime)
 		case <-tooLate:

@@ -32,7 +32,7 @@ func (o *outage) ended() {
 	o.mu.Lock()
 	defer o.mu.Unlock()
 	if o.count > 0 {
-		o.log.Info().Int("failures", o.count).Dur("lasted", time.Since(o.since)).Msg("outcomes can be written again")
+		o.log.Info().Int("failures", o.count).Dur("lastedMs", time.Since(o.since)).Msg("outcomes can be written again")
 		o.count = 0
 	}
 }

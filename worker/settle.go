@@ -93,8 +93,8 @@ func logOutcome(a *attempt, o job.Outcome) {
 	case o.Status != job.Pending:
 		a.event(zerolog.InfoLevel).Str("error", o.Error).Msg(string(o.Status))
 	case o.Refund:
-		a.event(zerolog.DebugLevel).Str("error", o.Error).Dur("delay", o.Delay).Msg("handed back")
+		a.event(zerolog.DebugLevel).Str("error", o.Error).Dur("delayMs", o.Delay).Msg("handed back")
 	default:
-		a.event(zerolog.WarnLevel).Str("error", o.Error).Dur("delay", o.Delay).Msg("attempt failed")
+		a.event(zerolog.WarnLevel).Str("error", o.Error).Dur("delayMs", o.Delay).Msg("attempt failed")
 	}
 }

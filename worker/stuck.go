@@ -59,7 +59,7 @@ func (r *run) await(a *attempt) (settle, alive bool) {
 func (r *run) reportStuck(a *attempt) {
 	a.claim.Abandon()
 	a.event(zerolog.ErrorLevel).
-		AnErr("cause", context.Cause(a.ctx)).Dur("grace", r.cfg.Grace).Str("goroutines", dump(a)).
+		AnErr("cause", context.Cause(a.ctx)).Dur("graceMs", r.cfg.Grace).Str("goroutines", dump(a)).
 		Msg("handler ignores its context: stuck; its job is given up to other workers")
 	n := r.w.tally.add(0, 0, +1, 0)
 	if n > r.cfg.MaxStuck || n == r.slots {

@@ -19,6 +19,9 @@ import (
 	"github.com/jetcrew/jetcrew/streams"
 )
 
+// demoDir begins the name of the directory that holds all that a demo writes.
+const demoDir = "jetcrew-demo-"
+
 // maxProblems is how many a person is shown.
 const maxProblems = 20
 
@@ -42,8 +45,13 @@ have ended, the worker is killed with SIGKILL and another one is started.
 
 It exits with 0 only if every recorded digest equals one computed independently,
 nothing was lost, no job was settled twice, no success was run again, and every job
-ended as planned. Nothing is written to DIR. Handlers pause for some milliseconds,
-so that the kill lands in the middle.`,
+ended as planned. A file that is changed or deleted meanwhile is left out of this, and
+counted. Handlers pause for some milliseconds, so that the kill lands in the middle.
+
+Nothing is written to DIR. All that the demo writes is in one directory in the
+system's for temporary files, whose name begins with ` + demoDir + `. It is removed at the
+end, also after Ctrl-C; if the demo itself is killed, its worker removes it, unless it
+had none at that instant.`,
 		Example: `  jetcrew demo
   jetcrew demo ~/src --max-files 500 --json`,
 		Args: cobra.MaximumNArgs(1),
@@ -74,14 +82,22 @@ func (a *app) demo(dir string, f demoFlags) error {
 	defer stop()
 
 	files, err := findFiles(ctx, dir, f.maxFiles)
-	if err != nil {
+	switch {
+	case ctx.Err() != nil:
+		return tooLong(ctx.Err(), f.timeout)
+	case err != nil:
 		return usageError{err}
 	}
 	a.sayFiles(dir, files)
 	if len(files.list) == 0 {
 		return usagef("no regular file that can be read under %s", dir)
 	}
-	srv, err := embedded.Start(embedded.Config{})
+	temp, err := os.MkdirTemp("", demoDir)
+	if err != nil {
+		return fmt.Errorf("make a temporary directory: %w", err)
+	}
+	defer os.RemoveAll(temp)
+	srv, err := embedded.Start(embedded.Config{Dir: filepath.Join(temp, "nats")})
 	if err != nil {
 		return err
 	}
@@ -91,11 +107,6 @@ func (a *app) demo(dir string, f demoFlags) error {
 		return err
 	}
 	defer c.Close()
-	temp, err := os.MkdirTemp("", "jetcrew-demo-")
-	if err != nil {
-		return fmt.Errorf("make a temporary directory: %w", err)
-	}
-	defer os.RemoveAll(temp)
 	root, err := filepath.Abs(dir)
 	if err != nil {
 		return fmt.Errorf("directory %s: %w", dir, err)
@@ -103,17 +114,17 @@ func (a *app) demo(dir string, f demoFlags) error {
 	d := &demo{
 		app: a, client: c, plan: newPlan(files.list),
 		setup: workerSetup{
-			URL: srv.URL(), Root: root, Ledger: filepath.Join(temp, "ledger"), Log: filepath.Join(temp, "worker.log"),
+			URL: srv.URL(), Root: root, Temp: temp, Ledger: filepath.Join(temp, "ledger"), Log: filepath.Join(temp, "worker.log"),
 			Pause: pauseFor(len(files.list)), Version: programVersion(),
 		},
 	}
 	summary, err := d.run(ctx)
+	if errors.Is(ctx.Err(), context.Canceled) {
+		return ctx.Err() // by a signal: whatever else went wrong did so because of it
+	}
 	if err != nil {
-		if errors.Is(err, context.DeadlineExceeded) {
-			err = fmt.Errorf("not done after %s: %w", f.timeout, err)
-		}
 		d.showWorkerLog()
-		return err
+		return tooLong(err, f.timeout)
 	}
 	summary.Files = files
 	if err := a.showSummary(summary, f.json); err != nil {
@@ -124,6 +135,13 @@ func (a *app) demo(dir string, f demoFlags) error {
 		return fmt.Errorf("%d checks failed, the first: %s", n, summary.Problems[0])
 	}
 	return nil
+}
+
+func tooLong(err error, limit time.Duration) error {
+	if errors.Is(err, context.DeadlineExceeded) {
+		return fmt.Errorf("not done after %s: %w", limit, err)
+	}
+	return err
 }
 
 func (a *app) sayFiles(dir string, f demoFiles) {
@@ -189,7 +207,7 @@ func (a *app) showSummary(s *demoSummary, asJSON bool) error {
 		{"digests right", fmt.Sprintf("%d of %d files", s.Digests, len(s.Files.list)-s.Changed)},
 	})
 	if s.Changed > 0 {
-		t.AppendRow(table.Row{"not checked", fmt.Sprintf("%d files changed meanwhile", s.Changed)})
+		t.AppendRow(table.Row{"not checked", fmt.Sprintf("%d files changed or gone meanwhile", s.Changed)})
 	}
 	t.AppendRow(table.Row{"attempts", fmt.Sprintf("%d (%d failed and retried, %d lost to the kill)", s.Attempts, s.Retried, s.Lost)})
 	for _, st := range []job.Status{job.Succeeded, job.Failed, job.Dead, job.Cancelled, job.Pending, job.Running} {

@@ -22,7 +22,7 @@ type check struct {
 
 	problems []string
 	right    int // digests
-	changed  int // files that are not what they were
+	changed  int // files that are not what they were, or are no more
 }
 
 func newCheck(lines []entry, killed int) *check {
@@ -108,17 +108,21 @@ func (c *check) judgeAttempts(p *planned, j *job.Job, lines []entry) {
 }
 
 func (c *check) judgeDigest(p *planned, j *job.Job) {
-	var got digest
+	var got demoDigest
 	if err := json.Unmarshal(j.Result, &got); err != nil {
 		c.problem(p, "its result is no digest: %s", j.Result)
 		return
 	}
-	if got == p.file.want {
+	if got.Gone == "" && got.digest == p.file.want {
 		c.right++
 		return
 	}
 	if now, err := c.again(p.file.path); err != nil || now != p.file.want {
 		c.changed++
+		return
+	}
+	if got.Gone != "" {
+		c.problem(p, "%s: could not be read (%s), and is as it was", p.file.path, got.Gone)
 		return
 	}
 	c.problem(p, "%s: the recorded digest is %s, right is %s", p.file.path, got.SHA256, p.file.want.SHA256)

@@ -40,7 +40,6 @@ func startChild(setup workerSetup) (*child, error) {
 	defer log.Close()
 	cmd := exec.Command(exe, demoWorkerCommand)
 	cmd.Stdout, cmd.Stderr = log, log
-	dieWithParent(cmd)
 	stdin, err := cmd.StdinPipe()
 	if err != nil {
 		return nil, fmt.Errorf("start the worker: %w", err)

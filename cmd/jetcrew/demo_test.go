@@ -4,6 +4,7 @@ import (
 	"encoding/json"
 	"fmt"
 	"os"
+	"os/exec"
 	"path/filepath"
 	"testing"
 	"time"
@@ -34,6 +35,91 @@ func TestDemoOnASmallDirectory(t *testing.T) {
 	require.GreaterOrEqual(t, s.Attempts, 52)
 	require.Positive(t, s.Retried)
 	require.Equal(t, probes, s.Probes)
+	require.Empty(t, s.Problems)
+}
+
+// demoProcess runs the demo on some files in a process of its own, until its worker works.
+func demoProcess(t *testing.T) (cmd *exec.Cmd, temp string, errs *lockedBuffer) {
+	t.Helper()
+	if testing.Short() {
+		t.Skip("starts processes")
+	}
+	dir, temp := t.TempDir(), t.TempDir()
+	for i := range 100 {
+		require.NoError(t, os.WriteFile(filepath.Join(dir, fmt.Sprint(i)), fmt.Appendf(nil, "file %d", i), 0o600))
+	}
+	errs = &lockedBuffer{}
+	cmd = exec.Command(os.Args[0], "demo", dir)
+	cmd.Env = append(os.Environ(), asProgram+"=1", "TMPDIR="+temp)
+	cmd.Stderr = errs
+	require.NoError(t, cmd.Start())
+	t.Cleanup(func() { _ = cmd.Process.Kill() })
+	require.Eventually(t, func() bool {
+		ledgers, err := filepath.Glob(filepath.Join(temp, demoDir+"*", "ledger"))
+		require.NoError(t, err)
+		if len(ledgers) == 0 {
+			return false
+		}
+		info, err := os.Stat(ledgers[0])
+		return err == nil && info.Size() > 0
+	}, 30*time.Second, 2*time.Millisecond, "%s", errs)
+	return cmd, temp, errs
+}
+
+func isEmpty(t *testing.T, dir string) func() bool {
+	return func() bool {
+		entries, err := os.ReadDir(dir)
+		require.NoError(t, err)
+		return len(entries) == 0
+	}
+}
+
+func TestAnInterruptedDemoSaysSoAndLeavesNothing(t *testing.T) {
+	cmd, temp, errs := demoProcess(t)
+	require.NoError(t, cmd.Process.Signal(os.Interrupt))
+	require.Error(t, cmd.Wait())
+	require.Equal(t, exitFailure, cmd.ProcessState.ExitCode(), errs)
+	require.Regexp(t, `^100 files under \S+\n(worker .*\n)?jetcrew: interrupted\n$`, errs.String())
+	require.True(t, isEmpty(t, temp)())
+}
+
+func TestAKilledDemoLeavesNothing(t *testing.T) {
+	cmd, temp, _ := demoProcess(t)
+	require.NoError(t, cmd.Process.Kill())
+	require.Error(t, cmd.Wait()) // once nobody holds standard error any more
+	require.Eventually(t, isEmpty(t, temp), 30*time.Second, 5*time.Millisecond)
+}
+
+func TestTheDemosWorkerRemovesNothingElse(t *testing.T) {
+	for _, name := range []string{"precious", demoDir + "1"} {
+		dir := filepath.Join(t.TempDir(), name)
+		require.NoError(t, os.Mkdir(dir, 0o700))
+		workerSetup{Temp: dir, Ledger: filepath.Join(dir, "ledger")}.cleanUp()
+		if name == "precious" {
+			require.DirExists(t, dir)
+		} else {
+			require.NoDirExists(t, dir)
+		}
+	}
+	workerSetup{}.cleanUp()
+}
+
+func TestTheDemoLeavesOutFilesThatAreGone(t *testing.T) {
+	if testing.Short() {
+		t.Skip("starts processes and waits for a lease")
+	}
+	dir := t.TempDir()
+	for i := range 40 {
+		require.NoError(t, os.WriteFile(filepath.Join(dir, fmt.Sprintf("%02d", i)), fmt.Appendf(nil, "file %d", i), 0o600))
+	}
+	d := start(t, "demo", dir, "--json")
+	d.waitFor(t, "files under") // they are listed; the last is handled after some seconds
+	require.NoError(t, os.Remove(filepath.Join(dir, "39")))
+	require.Zero(t, d.ends(t), d.err)
+	var s demoSummary
+	require.NoError(t, json.Unmarshal([]byte(d.out.String()), &s))
+	require.Equal(t, 39, s.Digests)
+	require.Equal(t, 1, s.Changed)
 	require.Empty(t, s.Problems)
 }
 
@@ -79,6 +165,7 @@ func TestTheDemoFindsWhatIsWrong(t *testing.T) {
 	for name, spoil := range map[string]func(p *planned, j *job.Job, lines *[]entry){
 		"another end":       func(_ *planned, j *job.Job, _ *[]entry) { j.Status = job.Dead },
 		"wrong digest":      func(_ *planned, j *job.Job, _ *[]entry) { j.Result = []byte(`{"sha256":"abd","bytes":3}`) },
+		"wrongly gone":      func(_ *planned, j *job.Job, _ *[]entry) { j.Result = []byte(`{"gone":"no such file"}`) },
 		"no digest":         func(_ *planned, j *job.Job, _ *[]entry) { j.Result = nil },
 		"no failure":        func(_ *planned, j *job.Job, _ *[]entry) { j.History = j.History[1:] },
 		"two successes":     func(_ *planned, j *job.Job, _ *[]entry) { j.History = append(j.History, j.History[1]) },

@@ -8,6 +8,10 @@ import (
 	"fmt"
 	"io"
 	"os"
+	"os/signal"
+	"path/filepath"
+	"strings"
+	"syscall"
 	"time"
 
 	"github.com/rs/zerolog"
@@ -26,6 +30,7 @@ const demoWorkerCommand = "demo-worker"
 type workerSetup struct {
 	URL     string
 	Root    string // directory of the files
+	Temp    string // directory of all that the demo writes
 	Ledger  string
 	Log     string
 	Pause   time.Duration // of each handler
@@ -52,9 +57,13 @@ func (a *app) demoWorker() error {
 	if err := json.Unmarshal(text, &setup); err != nil {
 		return usagef("this command is for the demo: %w", err)
 	}
-	// The demo holds the other end open for as long as it lives.
+	// Ctrl-C in a terminal is for the demo, which ends its workers.
+	signal.Ignore(os.Interrupt)
+	a.signals = terminated
+	// The demo holds the other end open for as long as it lives, and longer than its worker does.
 	go func() {
 		_, _ = io.Copy(io.Discard, in)
+		setup.cleanUp()
 		os.Exit(exitFailure)
 	}()
 	log := zerolog.New(a.stderr).Level(zerolog.InfoLevel).With().Timestamp().Int("pid", os.Getpid()).Logger()
@@ -88,6 +97,27 @@ func (a *app) demoWorker() error {
 		return err
 	}
 	return a.runWorker(w, hk, log)
+}
+
+// cleanUp removes what a demo left that was killed. It takes nothing for a demo's that does not look like it.
+func (s workerSetup) cleanUp() {
+	if !strings.HasPrefix(filepath.Base(s.Temp), demoDir) || filepath.Dir(s.Ledger) != s.Temp {
+		return
+	}
+	_ = os.RemoveAll(s.Temp) // there is nobody left to tell
+}
+
+// terminated tells of SIGTERM alone.
+func terminated() (<-chan os.Signal, func()) {
+	ch := make(chan os.Signal, 2)
+	signal.Notify(ch, syscall.SIGTERM)
+	return ch, func() { signal.Stop(ch) }
+}
+
+// demoDigest is the result of a job that reads a file.
+type demoDigest struct {
+	digest
+	Gone string `json:"gone,omitempty"` // why it cannot be read any more
 }
 
 // demoHandlers do the demo's jobs, and keep the ledger.
@@ -125,10 +155,13 @@ func (h *demoHandlers) sha256(ctx context.Context, j *job.Job, in fileInput) (an
 		return nil, errors.Join(fmt.Errorf("planned failure %d of %d", j.Attempts, in.Fails), h.ledger.write(ledgerFail, j))
 	}
 	d, err := digestFile(ctx, h.root, in.Path)
-	if err != nil {
-		return nil, err
+	switch {
+	case ctx.Err() != nil:
+		return nil, context.Cause(ctx)
+	case err != nil: // it was read a moment ago: somebody deleted it, or put something else in its place
+		return demoDigest{Gone: err.Error()}, h.ledger.write(ledgerDone, j)
 	}
-	return d, h.ledger.write(ledgerDone, j)
+	return demoDigest{digest: d}, h.ledger.write(ledgerDone, j)
 }
 
 func (h *demoHandlers) giveUp(_ context.Context, j *job.Job, _ struct{}) (any, error) {

@@ -36,7 +36,8 @@ already. Naming the job with --id makes the command safe to repeat: a job that
 exists is left as it is.
 
 With --wait it waits for the job's end and prints the result instead: text as it is,
-anything else as JSON. ` + waitHelp + `
+anything else as JSON.
+` + waitHelp + `
 
 With --file, each line is one job as a JSON object: type, and if wanted id, space,
 queue, input, delay, dueAt, maxAttempts, timeout, deadline, environment, trigger,

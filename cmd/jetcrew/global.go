@@ -136,6 +136,7 @@ func (a *app) untilSignal(ctx context.Context) (context.Context, func()) {
 		defer close(done)
 		select {
 		case <-signals:
+			a.interrupted.Store(true)
 			cancel()
 		case <-ctx.Done():
 		}

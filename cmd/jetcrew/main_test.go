@@ -19,9 +19,15 @@ import (
 	"github.com/jetcrew/jetcrew/pkg/embedded"
 )
 
+// asProgram has the test binary be the program, for tests that need a process of their own to kill.
+const asProgram = "JETCREW_TEST_AS_PROGRAM"
+
 // The demo runs this program again as its worker: here, the test binary.
 func TestMain(m *testing.M) {
 	if len(os.Args) > 1 && os.Args[1] == demoWorkerCommand {
+		os.Exit(run(os.Args[1:], os.Stdin, os.Stdout, os.Stderr))
+	}
+	if os.Getenv(asProgram) != "" {
 		os.Exit(run(os.Args[1:], os.Stdin, os.Stdout, os.Stderr))
 	}
 	for _, v := range os.Environ() {

@@ -1,12 +1,14 @@
 package main
 
 import (
+	"context"
 	"errors"
 	"fmt"
 	"io"
 	"os"
 	"os/signal"
 	"strings"
+	"sync/atomic"
 	"syscall"
 
 	"github.com/spf13/cobra"
@@ -35,7 +37,7 @@ defaults; "jetcrew config" shows what is in effect.
 
 Exit codes:
   0  done
-  1  it failed
+  1  it failed, or was interrupted
   2  wrong usage: a flag, an argument, a setting or an input file
   3  there is no such job
 and of commands that wait for a job:
@@ -59,7 +61,8 @@ type app struct {
 	stdin          io.Reader
 	stdout, stderr io.Writer
 	environ        []string
-	started        bool // past the parsing of flags and arguments
+	started        bool        // past the parsing of flags and arguments
+	interrupted    atomic.Bool // a signal ended what could be ended
 
 	// signals tells of SIGINT and SIGTERM until stop is called.
 	signals func() (ch <-chan os.Signal, stop func())
@@ -72,11 +75,19 @@ func run(args []string, stdin io.Reader, stdout, stderr io.Writer) int {
 }
 
 func (a *app) run(args []string) int {
+	out := &checkedWriter{to: a.stdout}
+	a.stdout = out
 	root := a.newRoot()
 	root.SetArgs(args)
 	err := root.Execute()
-	if err == nil {
+	switch {
+	case err == nil && out.failure() == nil:
 		return exitOK
+	case err == nil:
+		fmt.Fprintf(a.stderr, "jetcrew: %s\n", oneLine(out.failure()))
+		return exitFailure
+	case a.interrupted.Load() && errors.Is(err, context.Canceled):
+		err = errInterrupted
 	}
 	fmt.Fprintf(a.stderr, "jetcrew: %s\n", oneLine(err))
 	var outcome outcomeError
@@ -113,8 +124,12 @@ func (a *app) newRoot() *cobra.Command {
 	root.SetErr(a.stderr)
 	addGlobalFlags(root)
 	root.AddCommand(a.newDev(), a.newWork(), a.newSchedule(), a.newServe(), a.newSetup(), a.newHealth(), a.newEnqueue(), a.newJob(), a.newBench(), a.newDemo(), a.newDemoWorker(), a.newConfig(), a.newVersion())
+	complete(root)
 	return root
 }
+
+// errInterrupted is the end of a command that a signal cut short.
+var errInterrupted = errors.New("interrupted")
 
 // usageError is a mistake of whoever typed the command.
 type usageError struct{ err error }

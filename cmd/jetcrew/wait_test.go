@@ -5,7 +5,9 @@ import (
 	"encoding/json"
 	"errors"
 	"testing"
+	"time"
 
+	"github.com/nats-io/nats-server/v2/server"
 	"github.com/stretchr/testify/require"
 
 	"github.com/jetcrew/jetcrew/pkg/client"
@@ -91,6 +93,51 @@ func TestWaitHasLimits(t *testing.T) {
 		{"enqueue", "--file", "jobs.jsonl", "--wait"},
 	} {
 		require.Equal(t, exitUsage, call(t, args...).code, "%q", args)
+	}
+}
+
+func TestAnInterruptedWaitSaysSo(t *testing.T) {
+	serve(t)
+	call(t, "enqueue", "text", "--id", "waits").ok(t) // no worker is there
+	for _, args := range [][]string{
+		{"job", "wait", "waits"},
+		{"enqueue", "text", "--id", "waits", "--wait"},
+	} {
+		w := start(t, args...)
+		require.Equal(t, exitFailure, w.stop(t))
+		require.Equal(t, "jetcrew: interrupted\n", w.err.String())
+		require.Empty(t, w.out.String())
+	}
+}
+
+func TestADeniedEnqueueEndsAtOnceAndSaysWhy(t *testing.T) {
+	store := t.TempDir()
+	admin, err := server.NewServer(&server.Options{
+		Host: "127.0.0.1", Port: server.RANDOM_PORT, NoSigs: true, JetStream: true, StoreDir: store,
+		Users: []*server.User{
+			{Username: "admin", Password: "a"},
+			{Username: "reader", Password: "r", Permissions: &server.Permissions{
+				Publish: &server.SubjectPermission{Deny: []string{"jetcrew.job.>"}},
+			}},
+		},
+	})
+	require.NoError(t, err)
+	admin.Start()
+	require.True(t, admin.ReadyForConnections(10*time.Second))
+	t.Cleanup(func() { admin.Shutdown(); admin.WaitForShutdown() })
+	t.Setenv("JETCREW_URL", admin.ClientURL())
+	t.Setenv("JETCREW_USER", "admin")
+	t.Setenv("JETCREW_PASSWORD", "a")
+	call(t, "setup").ok(t)
+	t.Setenv("JETCREW_USER", "reader")
+	t.Setenv("JETCREW_PASSWORD", "r")
+	for _, args := range [][]string{{"enqueue", "t", "--id", "x"}, {"enqueue", "t", "--id", "x", "--wait"}, {"enqueue", "--file", "-"}} {
+		from := time.Now()
+		r := callWith(t, `{"type":"t","id":"x"}`, args...)
+		require.Equal(t, exitFailure, r.code, r.err)
+		require.Contains(t, r.err, `the server does not permit: Publish to "jetcrew.job.ready.default.default.x"`)
+		require.NotContains(t, r.err, "context")
+		require.Less(t, time.Since(from), 4*time.Second, "%q", args)
 	}
 }
 

@@ -62,6 +62,25 @@ func (c *child) signal(sig syscall.Signal) error {
 	return err
 }
 
+// pause stops the process and waits until none of its threads runs any more: the signal alone only asks for it,
+// and what runs for a moment longer still answers. A process that has ended is as good as stopped.
+func (c *child) pause() error {
+	if err := c.signal(syscall.SIGSTOP); err != nil {
+		return err
+	}
+	pid := c.cmd.Process.Pid
+	err := poll(patience, func() error {
+		if c.ended() {
+			return nil
+		}
+		return stopped(pid)
+	})
+	if err != nil && !c.ended() {
+		return fmt.Errorf("process %d has not stopped %s after SIGSTOP: %w", pid, patience, err)
+	}
+	return nil
+}
+
 func (c *child) ended() bool {
 	select {
 	case <-c.done:

@@ -139,9 +139,15 @@ func TestRoleRunsInAProcessOfItsOwn(t *testing.T) {
 func TestRoleIsPausedResumedAndKilled(t *testing.T) {
 	p := natstest.StartRole(t, "echo", "ECHO_STAY=1")
 	<-p.Lines()
-	p.Pause()
-	require.True(t, alive(p.PID()))
-	p.Resume()
+	for range 20 {
+		p.Pause()
+		require.True(t, alive(p.PID()))
+		stat, err := os.ReadFile(fmt.Sprintf("/proc/%d/stat", p.PID()))
+		if err == nil { // only Linux tells
+			require.Contains(t, string(stat), ") T ", "stopped when Pause returns")
+		}
+		p.Resume()
+	}
 	p.Pause()
 	p.Kill()
 	<-p.Done()

@@ -67,8 +67,13 @@ func (p *Proc) Signal(sig syscall.Signal) {
 	}
 }
 
-// Pause stops the process where it is (SIGSTOP).
-func (p *Proc) Pause() { p.t.Helper(); p.Signal(syscall.SIGSTOP) }
+// Pause stops the process where it is (SIGSTOP), and returns when it has stopped.
+func (p *Proc) Pause() {
+	p.t.Helper()
+	if err := p.child.pause(); err != nil {
+		p.t.Errorf("natstest: role %s: %v", p.name, err)
+	}
+}
 
 // Resume lets a paused process go on (SIGCONT).
 func (p *Proc) Resume() { p.t.Helper(); p.Signal(syscall.SIGCONT) }

@@ -102,8 +102,13 @@ func (p *Process) Stop() {
 	}
 }
 
-// Pause stops the process where it is (SIGSTOP).
-func (p *Process) Pause() { p.t.Helper(); p.signal(syscall.SIGSTOP) }
+// Pause stops the process where it is (SIGSTOP), and returns when it has stopped.
+func (p *Process) Pause() {
+	p.t.Helper()
+	if err := p.child.pause(); err != nil {
+		p.t.Errorf("natstest: server %s: %v", p.name, err)
+	}
+}
 
 // Resume lets a paused process go on (SIGCONT).
 func (p *Process) Resume() { p.t.Helper(); p.signal(syscall.SIGCONT) }

@@ -68,12 +68,13 @@ type Client struct {
 	nc     *nats.Conn
 	store  *streams.Store
 	events *events
+	names  subjects
 	wrap   []func(next EnqueueFunc) EnqueueFunc
 	close  sync.Once
 }
 
 // Connect connects and opens the store. Errors to branch on: nats.ErrNoServers, nats.ErrAuthorization,
-// streams.ErrNoJetStream, streams.ErrServerTooOld.
+// streams.ErrNoJetStream, streams.ErrServerTooOld, *PermissionError.
 func Connect(ctx context.Context, cfg Config) (*Client, error) {
 	ev := newEvents(cfg.Logger)
 	nc, err := connect(ctx, cfg, ev)
@@ -81,14 +82,18 @@ func Connect(ctx context.Context, cfg Config) (*Client, error) {
 		return nil, err
 	}
 	cfg.Streams.Logger = cfg.Logger
+	names := newSubjects(nc, cfg.Streams.Namespace)
+	ctx, done := ev.guard(ctx, names.opening)
+	defer done()
 	store, err := streams.Open(ctx, nc, cfg.Streams)
 	if err != nil {
+		err = ev.explain(ctx, err)
 		ev.closing()
 		nc.Close()
 		ev.wait()
-		return nil, fmt.Errorf("open the store: %w", ev.explain(err))
+		return nil, fmt.Errorf("open the store: %w", err)
 	}
-	return &Client{nc: nc, store: store, events: ev, wrap: cfg.Middleware}, nil
+	return &Client{nc: nc, store: store, events: ev, names: names, wrap: cfg.Middleware}, nil
 }
 
 // Store is the job queue itself, for a worker or an operator.
@@ -106,15 +111,20 @@ func (c *Client) Get(ctx context.Context, key job.Key) (*job.Job, error) {
 	if key.Space == "" {
 		key.Space = job.DefaultSpace
 	}
+	ctx, done := c.events.guard(ctx, c.names.reading)
+	defer done()
 	j, err := c.store.Get(ctx, key)
-	return j, c.events.explain(err)
+	return j, c.events.explain(ctx, err)
 }
 
 // Wait waits for a job's end and answers its record: events tell of it, and the record is read each second in
-// case one is lost. The key is as for Get. Errors to branch on: job.ErrNotFound, and the context's.
+// case one is lost. The key is as for Get. Errors to branch on: job.ErrNotFound, *PermissionError, and the
+// context's.
 func (c *Client) Wait(ctx context.Context, key job.Key) (*job.Job, error) {
+	ctx, done := c.events.guard(ctx, c.names.reading)
+	defer done()
 	j, err := c.store.Wait(ctx, key)
-	return j, c.events.explain(err)
+	return j, c.events.explain(ctx, err)
 }
 
 // Close ends the store's work and the connection. Calling it again does nothing.

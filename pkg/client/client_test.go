@@ -254,25 +254,6 @@ func TestNoJetStream(t *testing.T) {
 	require.ErrorIs(t, err, streams.ErrNoJetStream)
 }
 
-func TestADenialSaysWhichSubject(t *testing.T) {
-	s := serve(t, server.Options{JetStream: true, Users: []*server.User{
-		{Username: "admin", Password: "a"},
-		{Username: "reader", Password: "r", Permissions: &server.Permissions{
-			Publish: &server.SubjectPermission{Deny: []string{"jetcrew.job.>"}},
-		}},
-	}})
-	connect(t, client.Config{URLs: []string{s.ClientURL()}, User: "admin", Password: "a"})
-	log := &lockedBuffer{}
-	c := connect(t, client.Config{URLs: []string{s.ClientURL()}, User: "reader", Password: "r", Logger: zerolog.New(log)})
-	ctx, cancel := context.WithTimeout(t.Context(), time.Second)
-	defer cancel()
-	_, err := c.Enqueue(ctx, "t", nil, client.WithID("x"))
-	var denied *client.PermissionError
-	require.ErrorAs(t, err, &denied)
-	require.Equal(t, "jetcrew.job.ready.default.default.x", denied.Subject)
-	require.Equal(t, 1, strings.Count(log.String(), "denies a permission"), "logged once: %s", log)
-}
-
 func TestAnOutageIsLoggedOnceWhenItBeginsAndOnceWhenItEnds(t *testing.T) {
 	dir := t.TempDir()
 	srv, err := embedded.Start(embedded.Config{Dir: dir})

@@ -3,6 +3,8 @@ package client
 import (
 	"context"
 	"encoding/json"
+	"errors"
+	"slices"
 	"time"
 
 	"github.com/go-json-experiment/json/jsontext"
@@ -61,28 +63,39 @@ func (c *Client) Enqueue(ctx context.Context, jobType string, input any, opts ..
 func (c *Client) EnqueueSpec(ctx context.Context, spec job.Spec) (job.Enqueued, error) {
 	out, err := c.through(func(ctx context.Context, specs []job.Spec) ([]job.Enqueued, error) {
 		if len(specs) != 1 { // a middleware took it out, or made several of it
-			return c.store.EnqueueMany(ctx, specs)
+			return c.enqueueMany(ctx, specs)
 		}
+		specs, keys := named(specs)
+		ctx, done := c.guardWrite(ctx, keys)
+		defer done()
 		e, err := c.store.Enqueue(ctx, specs[0])
-		return []job.Enqueued{e}, err
+		var p *PermissionError
+		if e.Err = c.events.explain(ctx, err); err == nil && errors.As(context.Cause(ctx), &p) {
+			e.Err = c.names.late(p)
+		}
+		return []job.Enqueued{e}, e.Err
 	})(ctx, []job.Spec{spec})
 	if len(out) == 0 {
-		return job.Enqueued{}, c.events.explain(err)
+		return job.Enqueued{}, err
 	}
-	return out[0], c.events.explain(err)
+	return out[0], err
 }
 
 // EnqueueMany puts each job in by itself, pipelined; the answers stand in the order of specs, and the error
 // is that of the first job that has one.
 func (c *Client) EnqueueMany(ctx context.Context, specs []job.Spec) ([]job.Enqueued, error) {
-	out, err := c.through(c.store.EnqueueMany)(ctx, specs)
-	return out, c.events.explain(err)
+	return c.through(c.enqueueMany)(ctx, specs)
 }
 
 // EnqueueAll puts all jobs in or none, at most 1,000; a *job.ConflictError names those that exist already.
 func (c *Client) EnqueueAll(ctx context.Context, specs []job.Spec) ([]job.Enqueued, error) {
-	out, err := c.through(c.store.EnqueueAll)(ctx, specs)
-	return out, c.events.explain(err)
+	return c.through(func(ctx context.Context, specs []job.Spec) ([]job.Enqueued, error) {
+		specs, keys := named(specs)
+		ctx, done := c.guardWrite(ctx, keys)
+		defer done()
+		out, err := c.store.EnqueueAll(ctx, specs)
+		return out, c.events.explain(ctx, err)
+	})(ctx, specs)
 }
 
 // through puts the middleware around fn.
@@ -91,6 +104,25 @@ func (c *Client) through(fn EnqueueFunc) EnqueueFunc {
 		fn = c.wrap[i](fn)
 	}
 	return fn
+}
+
+// guardWrite ends the context once the server denies what any of the jobs needs.
+func (c *Client) guardWrite(ctx context.Context, keys []job.Key) (context.Context, func()) {
+	return c.events.guard(ctx, func(p *PermissionError) bool { return slices.ContainsFunc(keys, c.names.writing(p).has) })
+}
+
+// named gives every job its identity, so that a denial can be told to be its own. What is wrong with a spec is
+// for the store to say.
+func named(specs []job.Spec) ([]job.Spec, []job.Key) {
+	specs = slices.Clone(specs)
+	keys := make([]job.Key, len(specs))
+	for i := range specs {
+		if s := specs[i]; s.Normalize() == nil {
+			specs[i] = s
+		}
+		keys[i] = specs[i].Key()
+	}
+	return specs, keys
 }
 
 func encodeInput(input any) (jsontext.Value, error) {

@@ -84,7 +84,7 @@ func TestGarbageIsRefusedByNameWithWhatIsAllowed(t *testing.T) {
 		"JETCREW_MANAGE":              {"CREATE", "upgrade"},
 		"JETCREW_RETENTION_SUCCEEDED": {"0s", "9m", "-1h", "1d", "24"},
 		"JETCREW_QUEUES":              {"=4", "a=-1", "a=x", "a,a", "a,,b", "a=99999999999", ",", long, "\xff"},
-		"JETCREW_CONCURRENCY":         {"-1", "10001", "many"},
+		"JETCREW_CONCURRENCY":         {"-1", "5001", "many"},
 		"JETCREW_LEASE":               {"999ms", "0", "-30s", "soon", "30"},
 		"JETCREW_TIMEOUT":             {"-1s", "x"},
 		"JETCREW_GRACE":               {"0s", "x"},
@@ -140,6 +140,10 @@ func TestAMisspeltVariableIsAWarningWithTheNearestName(t *testing.T) {
 	require.Contains(t, c.Warnings[0], "JETCREW_LEASE")
 	require.Contains(t, c.Warnings[1], "JETCREW_PASSWORD")
 	require.NotContains(t, strings.Join(c.Warnings, "\n"), "canary-1")
+
+	c = load(t, "JETCREW_COLOUR_SCHEME=dark")
+	require.Equal(t, []string{`the environment sets "JETCREW_COLOUR_SCHEME", which does not exist and is ignored`}, c.Warnings,
+		"nothing is near")
 }
 
 func TestSecretsAreNeverShown(t *testing.T) {
