@@ -8,8 +8,8 @@ import (
 	"github.com/jetcrew/jetcrew/pkg/job"
 )
 
-// deniedQuiet is how long a bulk call goes on after the last job that was found to be denied: the answers of the
-// jobs behind it are taken only when its own is given up, which takes as long as a request may.
+// deniedQuiet is how long a bulk call waits for the answers of its other jobs after the last one that was found to
+// be denied.
 const deniedQuiet = time.Second
 
 // enqueueMany is EnqueueMany without its middleware. A denial is that job's own; when all are denied, or no more
