@@ -28,7 +28,7 @@ func TestContractB10_APanicFailsTheAttemptAndNothingElse(t *testing.T) {
 		"text":                    {func() error { panic("boom") }, "panic: boom"},
 		"error":                   {func() error { panic(job.GiveUp(errors.New("boom"))) }, "panic: boom"},
 		"custom value":            {func() error { panic(custom{7}) }, "panic: {7}"},
-		"nil map write":           {func() error { var m map[string]int; m["a"] = 1; return nil }, "panic: assignment to entry in nil map"},
+		"nil map write":           {writeToNilMap, "panic: assignment to entry in nil map"},
 		"nil":                     {func() error { panic(nil) }, "panic: panic called with nil argument"},
 		"Goexit":                  {func() error { runtime.Goexit(); return nil }, "runtime.Goexit"},
 		"odd value":               {func() error { panic(&oddError{}) }, "panic: %!v(PANIC=Error method"},
@@ -82,10 +82,10 @@ func TestContractB11_AStuckHandlerIsGivenUpAndItsSlotStaysTaken(t *testing.T) {
 		})
 		key := c.enqueue(job.Spec{Timeout: 5 * time.Second})
 		c.run()
-		time.Sleep(12*time.Second - 1)
+		time.Sleep(12*time.Second - time.Nanosecond)
 		synctest.Wait()
 		require.Equal(t, Stats{Running: 1}, c.w.Stats())
-		time.Sleep(1)
+		time.Sleep(time.Nanosecond)
 		synctest.Wait()
 		require.Equal(t, Stats{Running: 1, Stuck: 1}, c.w.Stats())
 		require.Equal(t, []string{"abandon " + key.ID}, c.q.log(), "its heartbeats have ended")
@@ -153,4 +153,13 @@ func TestContractB11_ACancelledHandlerThatGoesOnIsStuckToo(t *testing.T) {
 		require.Equal(t, 1, strings.Count(c.logs.String(), "ignores its context"))
 		close(free)
 	})
+}
+
+func writeToNilMap() error {
+	counts := map[string]int{}
+	if len(counts) == 0 {
+		counts = nil // as it happens in programs: made elsewhere, or not
+	}
+	counts["a"]++
+	return nil
 }
