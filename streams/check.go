@@ -39,10 +39,10 @@ func (c *consumer) checkBatch(batch []*claim) {
 	var known []*record
 	for _, cl := range batch {
 		switch {
-		case cl.lapsed():
-			cl.drop()
-			continue
 		case cl.gone():
+			continue
+		case cl.lapsed():
+			cl.giveUp()
 			continue
 		case cl.unreadable():
 			// Its subject is no job's, so no documents belong to it.
@@ -73,11 +73,11 @@ func (c *consumer) checkBatch(batch []*claim) {
 	}
 }
 
-// gone reports whether the claim was let go.
+// gone reports whether the claim was let go, or is being handed back.
 func (cl *claim) gone() bool {
 	cl.mu.Lock()
 	defer cl.mu.Unlock()
-	return cl.over != nil
+	return cl.over != nil || cl.settling || cl.unwanted
 }
 
 // later checks deliveries again in a while. Their leases are renewed meanwhile, and where that fails for a
@@ -218,7 +218,7 @@ func (c *consumer) claimFirst(cl *claim, recs []record, v verdict) {
 	n := newest(recs)
 	now := c.s.Now()
 	cl.mu.Lock()
-	if cl.over != nil { // let go meanwhile
+	if cl.over != nil || cl.settling || cl.unwanted { // let go meanwhile
 		cl.mu.Unlock()
 		return
 	}

@@ -113,7 +113,7 @@ func (cl *claim) stale() bool {
 func (cl *claim) begin() bool {
 	c := cl.c
 	if cl.lapsed() {
-		cl.drop()
+		cl.giveUp()
 		return false
 	}
 	cl.mu.Lock()
@@ -212,6 +212,21 @@ func (cl *claim) end(why error) {
 
 // drop lets go of a job that is not this one's: no write, no ack.
 func (cl *claim) drop() { cl.end(job.ErrLeaseLost) }
+
+// giveUp lets go of what was not renewed for a lease: others may have it by now. If this process wrote a claim and
+// never started it, it says so as soon as it can: otherwise whoever comes next takes it for a lost attempt, and an
+// outage might use up a job's last one.
+func (cl *claim) giveUp() {
+	cl.mu.Lock()
+	unstarted := cl.wrote != "" && cl.begun.IsZero() && cl.over == nil && !cl.settling && !cl.unwanted
+	cl.unwanted = cl.unwanted || unstarted
+	cl.mu.Unlock()
+	if unstarted {
+		cl.c.wg.Go(func() { cl.returnUnstarted(cl.c.ctx, "the store could not be reached") })
+		return
+	}
+	cl.drop()
+}
 
 // stopTimer is called with mu held.
 func (cl *claim) stopTimer() {

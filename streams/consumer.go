@@ -109,6 +109,7 @@ func (c *consumer) start() error {
 	}
 	c.jobs = c.puller(c.s.names.readyConsumer(c.cfg.Queue), c.wantJobs, c.deliver)
 	c.wakes = c.puller(c.s.names.wakeConsumer(c.cfg.Queue), c.wantWakes, c.deliverWake)
+	c.wakes.log = zerolog.Nop()
 	status := c.s.nc.StatusChanged(nats.CONNECTED, nats.CLOSED)
 	c.wg.Go(func() {
 		defer c.s.nc.RemoveStatusListener(status)

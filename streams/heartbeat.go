@@ -70,11 +70,11 @@ func (c *consumer) logBeat(err error, failures int) int {
 func (c *consumer) letGo() {
 	for _, cl := range c.holding() {
 		cl.mu.Lock()
-		gone := !cl.settling && time.Since(cl.beaten) > c.info.lease
+		gone := !cl.settling && !cl.unwanted && time.Since(cl.beaten) > c.info.lease
 		cl.mu.Unlock()
 		if gone {
 			c.log.Warn().Stringer("job", cl.rec.job().Key()).Msg("no heartbeat for a lease; letting go of the job")
-			cl.drop()
+			cl.giveUp()
 		}
 	}
 }

@@ -24,7 +24,7 @@ const (
 // waits, or open a subscription for each request.)
 type puller struct {
 	nc       *nats.Conn
-	log      zerolog.Logger
+	log      zerolog.Logger // of the wakes' puller none: it fails and recovers with the jobs' one
 	stream   string
 	consumer string
 	want     func(outstanding int) int // how many more messages there is use for
@@ -117,7 +117,7 @@ func (p *puller) watch() {
 	if !stalled || !due {
 		return
 	}
-	p.log.Warn().Str("consumer", p.consumer).Msg("no sign of life from the consumer; asking again")
+	p.troubled(nil, "", "no sign of life")
 	if failures > 2 {
 		_ = p.nc.ForceReconnect() // the subscription did not help, so the connection may be dead
 	}
@@ -185,7 +185,8 @@ func (p *puller) dispatch(inbox string, m *nats.Msg) {
 		p.receive(m)
 		return
 	}
-	if status == "100" || status == "408" {
+	if current && (status == "100" || status == "408") {
+		p.failures = 0
 		p.answers()
 	}
 	if !current || status == "100" {

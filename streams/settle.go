@@ -165,6 +165,11 @@ func (cl *claim) handBack(why string) {
 	}
 	ctx, cancel := context.WithTimeout(cl.c.ctx, cl.c.info.lease)
 	defer cancel()
+	cl.returnUnstarted(ctx, why)
+}
+
+// returnUnstarted writes that the job was not started, unless it is somebody else's by now.
+func (cl *claim) returnUnstarted(ctx context.Context, why string) {
 	_, err := cl.Settle(ctx, job.HandBack(0, "not started: "+why))
 	if err != nil {
 		if !errors.Is(err, job.ErrLeaseLost) {

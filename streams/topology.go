@@ -10,6 +10,7 @@ import (
 	"strings"
 	"time"
 
+	"github.com/nats-io/nats.go"
 	"github.com/nats-io/nats.go/jetstream"
 
 	"github.com/jetcrew/jetcrew/pkg/job"
@@ -279,7 +280,21 @@ func (s *Store) forgetQueue(queue string) {
 	s.mu.Unlock()
 }
 
+// ensureConsumer finds, checks or makes one consumer. A request that nobody answers, as it happens while a cluster
+// elects its leaders, is made again for as long as ctx allows.
 func (s *Store) ensureConsumer(ctx context.Context, want jetstream.ConsumerConfig) (jetstream.ConsumerConfig, error) {
+	for try := 0; ; try++ {
+		once, cancel := context.WithTimeout(ctx, requestTimeout)
+		have, err := s.ensureConsumerOnce(once, want)
+		cancel()
+		silent := errors.Is(err, context.DeadlineExceeded) || errors.Is(err, nats.ErrNoResponders)
+		if !silent || pause(ctx, try) != nil {
+			return have, err
+		}
+	}
+}
+
+func (s *Store) ensureConsumerOnce(ctx context.Context, want jetstream.ConsumerConfig) (jetstream.ConsumerConfig, error) {
 	c, err := s.js.Consumer(ctx, s.names.stream(), want.Durable)
 	if errors.Is(err, jetstream.ErrConsumerNotFound) {
 		if s.cfg.Manage == ManageVerify {
