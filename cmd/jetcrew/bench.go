@@ -34,8 +34,18 @@ feels the load.`,
   jetcrew bench --url nats://nats.example:4222 --replicas 3 --jobs 20000 --json`,
 		Args: cobra.NoArgs,
 		RunE: func(cmd *cobra.Command, _ []string) error {
+			for name, n := range map[string]int{"jobs": cfg.Jobs, "rounds": cfg.Rounds, "replicas": cfg.Replicas} {
+				if n == 0 { // not the default that it would stand for
+					return usagef("--%s: must not be 0", name)
+				}
+			}
 			if err := cfg.Validate(); err != nil {
 				return usageError{err}
+			}
+			for _, name := range []string{"url", "context", "credentials"} {
+				if own && cmd.Flags().Changed(name) {
+					return usagef("--%s: --embedded measures a server of its own", name)
+				}
 			}
 			if own {
 				return a.benchEmbedded(cfg, asJSON)

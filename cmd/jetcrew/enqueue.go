@@ -122,6 +122,9 @@ func (a *app) enqueueOne(cmd *cobra.Command, f enqueueFlags) error {
 		if err != nil {
 			return err
 		}
+		if f.wait && !cmd.Flags().Changed("id") { // for whoever gives up waiting
+			fmt.Fprintf(a.stderr, "waiting for %s\n", safe(e.Key.String()))
+		}
 		if f.wait {
 			return a.waitFor(ctx, c, e.Key, f.json)
 		}

@@ -24,7 +24,7 @@ const (
 	maxAtOnce    = 1000 // of an all-or-nothing batch
 	fileTimeout  = time.Hour
 	maxBadShown  = 20
-	singleFlags  = "id input delay due-at max-attempts timeout deadline queue space environment wait"
+	singleFlags  = "id input delay due-at max-attempts timeout deadline queue space environment"
 	maxLineBytes = 16 << 20
 )
 
@@ -37,6 +37,9 @@ type line struct {
 func (a *app) enqueueFile(cmd *cobra.Command, args []string, f enqueueFlags) error {
 	if len(args) > 0 {
 		return usagef("give a TYPE or --file, not both")
+	}
+	if f.wait {
+		return usagef("--wait waits for one job: it does not go with --file")
 	}
 	for name := range strings.FieldsSeq(singleFlags) {
 		if cmd.Flags().Changed(name) {

@@ -3,6 +3,7 @@ package main
 import (
 	"context"
 	"fmt"
+	"strings"
 	"time"
 
 	"github.com/go-json-experiment/json/jsontext"
@@ -100,6 +101,9 @@ func (a *app) showJob(j *job.Job) {
 	}
 	row("environment", j.Environment)
 	row("trigger", string(j.Trigger))
+	if m := j.Progress; m != nil {
+		row("progress", strings.TrimSpace(fmt.Sprintf("%.6g %s", m.Done, m.Note)))
+	}
 	row("created", instant(j.CreatedAt))
 	row("due", instant(j.DueAt))
 	if !j.Status.Terminal() {
@@ -115,6 +119,23 @@ func (a *app) showJob(j *job.Job) {
 	row("run", j.RunID)
 	row("updated", instant(j.UpdatedAt))
 	t.Render()
+	a.showHistory(j)
+	a.showLog(j)
+}
+
+func (a *app) showLog(j *job.Job) {
+	if len(j.Log) == 0 {
+		return
+	}
+	fmt.Fprintln(a.stdout)
+	t := a.table("AT", "LOG")
+	for _, line := range j.Log {
+		t.AppendRow(table.Row{instant(line.At), shorten(safe(line.Text), 200)})
+	}
+	t.Render()
+}
+
+func (a *app) showHistory(j *job.Job) {
 	if len(j.History) == 0 {
 		return
 	}

@@ -92,7 +92,7 @@ func (a *app) waitFor(ctx context.Context, c *client.Client, key job.Key, asJSON
 	j, err := c.Wait(ctx, key)
 	switch {
 	case errors.Is(err, context.DeadlineExceeded):
-		return fmt.Errorf("%w: %s", errWaited, key.ID)
+		return fmt.Errorf("%w: %s", errWaited, a.whyNot(c, key))
 	case err != nil:
 		return err
 	}
@@ -107,6 +107,21 @@ func (a *app) waitFor(ctx context.Context, c *client.Client, key job.Key, asJSON
 		return outcomeError{j}
 	}
 	return nil
+}
+
+// whyNot says what the record knows of a job that has not ended in time.
+func (a *app) whyNot(c *client.Client, key job.Key) string {
+	ctx, cancel := context.WithTimeout(context.Background(), 2*time.Second)
+	defer cancel()
+	j, err := c.Get(ctx, key)
+	if err != nil {
+		return key.ID
+	}
+	text := fmt.Sprintf("%s is %s", j.Key(), j.Status)
+	if j.Error != "" {
+		text += ": " + j.Error
+	}
+	return text
 }
 
 // printResult prints a result for the next program in a pipe.

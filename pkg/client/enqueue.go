@@ -48,6 +48,12 @@ func WithRetry(base, longest time.Duration) Option {
 // ready ([]byte, json.RawMessage, jsontext.Value); nil is none. Created is false if a job of that
 // identity existed already.
 func (c *Client) Enqueue(ctx context.Context, jobType string, input any, opts ...Option) (job.Enqueued, error) {
+	return Enqueue(ctx, c.Producer(), jobType, input, opts...)
+}
+
+// Enqueue puts one job of a type in, by whatever takes jobs: a Client's Producer, or in a test a jobtest.Queue. See
+// Client.Enqueue.
+func Enqueue(ctx context.Context, p job.Producer, jobType string, input any, opts ...Option) (job.Enqueued, error) {
 	spec := job.Spec{Type: jobType}
 	for _, o := range opts {
 		o(&spec)
@@ -56,7 +62,17 @@ func (c *Client) Enqueue(ctx context.Context, jobType string, input any, opts ..
 	if spec.Input, err = encodeInput(input); err != nil {
 		return job.Enqueued{}, err
 	}
-	return c.EnqueueSpec(ctx, spec)
+	return p.Enqueue(ctx, spec)
+}
+
+// Producer is the client as a job.Producer, middleware and all, for programs that are to run on a jobtest.Queue in
+// their tests.
+func (c *Client) Producer() job.Producer { return producer{c} }
+
+type producer struct{ *Client }
+
+func (p producer) Enqueue(ctx context.Context, spec job.Spec) (job.Enqueued, error) {
+	return p.EnqueueSpec(ctx, spec)
 }
 
 // EnqueueSpec puts one job in.

@@ -38,7 +38,7 @@ func Example() {
 			return "sent", nil
 		})
 	}
-	q.Advance(2 * time.Hour)
+	q.Advance(time.Hour)
 	for range 2 {
 		ran, err := q.RunDue(ctx, handlers)
 		if err != nil {

@@ -46,7 +46,8 @@ func (q *Queue) Cancel(key job.Key) bool {
 
 // RunDue runs every job that is due now, and what these enqueue to run at once, on a worker of its own whose
 // handlers register sets up. It answers the jobs that it ran, as they are afterwards, in the order of enqueueing.
-// What is to be tried again later stays; Advance, and call it again.
+// What is to be tried again later stays; Advance, and call it again. A due job of a type that register does not handle is
+// an error, and so is the context's end, which handlers are told of but not waited for.
 func (q *Queue) RunDue(ctx context.Context, register func(*worker.Worker)) ([]job.Job, error) {
 	due := q.due()
 	if len(due) == 0 {
@@ -57,6 +58,7 @@ func (q *Queue) RunDue(ctx context.Context, register func(*worker.Worker)) ([]jo
 		return nil, err
 	}
 	register(w)
+	defer context.AfterFunc(ctx, w.Kill)()
 	before := q.updates()
 	run, stop := context.WithCancel(ctx)
 	defer stop()
@@ -64,17 +66,22 @@ func (q *Queue) RunDue(ctx context.Context, register func(*worker.Worker)) ([]jo
 	go func() { done <- w.Run(run) }()
 	idle := q.idle(ctx)
 	stop()
-	if err := <-done; err != nil {
-		return nil, fmt.Errorf("jobtest: %w", err)
-	}
+	err = <-done
 	if idle != nil {
 		return nil, fmt.Errorf("jobtest: jobs are still due: %w", idle)
 	}
+	if err != nil {
+		return nil, fmt.Errorf("jobtest: %w", err)
+	}
 	var out []job.Job
 	for _, j := range q.Jobs() {
-		if before[j.Key()] != version(&j) {
-			out = append(out, j)
+		if before[j.Key()] == version(&j) {
+			continue
 		}
+		if !slices.Contains(w.Types(), j.Type) {
+			return nil, fmt.Errorf("jobtest: job %s: no handler for type %q", j.Key(), j.Type)
+		}
+		out = append(out, j)
 	}
 	return out, nil
 }

@@ -130,3 +130,40 @@ func TestReportsStandOnTheRecord(t *testing.T) {
 	require.InDelta(t, 40, ran[0].Progress.Done, 0)
 	require.Equal(t, "page 40", ran[0].Log[0].Text)
 }
+
+func TestWhatWaitsIsDueWhenTheClockWasPutForwardByThat(t *testing.T) {
+	q := jobtest.New()
+	for i := range 200 {
+		_, err := q.Enqueue(t.Context(), job.Spec{ID: fmt.Sprint(i), Type: "x", Delay: time.Hour})
+		require.NoError(t, err)
+	}
+	q.Advance(time.Hour)
+	ran, err := q.RunDue(t.Context(), func(w *worker.Worker) {
+		worker.Handle(w, "x", func(context.Context, *job.Job, struct{}) (any, error) { return nil, nil })
+	})
+	require.NoError(t, err)
+	require.Len(t, ran, 200)
+}
+
+func TestRunDueEndsWithItsContext(t *testing.T) {
+	q := jobtest.New()
+	_, err := q.Enqueue(t.Context(), job.Spec{ID: "a", Type: "x"})
+	require.NoError(t, err)
+	ctx, cancel := context.WithCancel(t.Context())
+	_, err = q.RunDue(ctx, func(w *worker.Worker) {
+		worker.Handle(w, "x", func(ctx context.Context, _ *job.Job, _ struct{}) (any, error) {
+			cancel()
+			<-ctx.Done()
+			return nil, ctx.Err()
+		})
+	})
+	require.ErrorIs(t, err, context.Canceled)
+}
+
+func TestRunDueWantsAHandler(t *testing.T) {
+	q := jobtest.New()
+	_, err := q.Enqueue(t.Context(), job.Spec{ID: "a", Type: "emial"})
+	require.NoError(t, err)
+	_, err = q.RunDue(t.Context(), func(*worker.Worker) {})
+	require.ErrorContains(t, err, `no handler for type "emial"`)
+}

@@ -54,7 +54,9 @@ func (q *Queue) Now() time.Time {
 	return q.now()
 }
 
-func (q *Queue) now() time.Time { return time.Now().Add(q.skew).UTC() }
+// now goes in whole milliseconds, as instants on records do: what was put off by an hour is due when the clock was put
+// forward by one. Called with mu held.
+func (q *Queue) now() time.Time { return job.CeilMillis(time.Now().Add(q.skew)) }
 
 // Advance puts the clock forward. What falls due by it is ready at once, and leases that nobody renews lapse; those of
 // claims that are held do not.
