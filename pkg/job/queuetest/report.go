@@ -60,6 +60,7 @@ func reports(e *env) {
 
 // wait: whoever waits for a job's end is answered its record.
 func wait(e *env) {
+	c := e.worker("w") // it takes nothing before it is asked to
 	_, err := e.q.Wait(e.ctx(), job.Key{Queue: e.queue, Space: "default", ID: "nobody"})
 	require.ErrorIs(e, err, job.ErrNotFound)
 	_, err = e.q.Wait(e.ctx(), job.Key{})
@@ -83,7 +84,6 @@ func wait(e *env) {
 			answers <- answer{j, err}
 		}()
 	}
-	c := e.worker("w")
 	cl := e.claim(c)
 	_, err = cl.Settle(e.ctx(), job.Succeed([]byte(`{"n":1}`)))
 	require.NoError(e, err)
