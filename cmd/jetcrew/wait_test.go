@@ -154,8 +154,13 @@ func TestBenchMeasuresAServer(t *testing.T) {
 	require.Contains(t, r.out, "goal")
 
 	for _, args := range [][]string{
-		{"bench", "--jobs", "1"}, {"bench", "--case", "nonsense"}, {"bench", "--rounds", "0x"}, {"bench", "--replicas", "9"}, {"bench", "--jobs", "0"},
-		{"bench", "--embedded", "--url", "nats://127.0.0.1:1"}, {"bench", "now"},
+		{"bench", "--jobs", "1"},
+		{"bench", "--case", "nonsense"},
+		{"bench", "--rounds", "0x"},
+		{"bench", "--replicas", "9"},
+		{"bench", "--jobs", "0"},
+		{"bench", "--embedded", "--url", "nats://127.0.0.1:1"},
+		{"bench", "now"},
 	} {
 		require.Equal(t, exitUsage, call(t, args...).code, "%q", args)
 	}
