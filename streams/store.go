@@ -111,14 +111,16 @@ func (s *Store) open(ctx context.Context) error {
 	return err
 }
 
-// Close ends the store's own work. It leaves the connection open, and consumers to their owners.
+// Close ends the store's own work. It leaves the connection open, and consumers to their owners; one subscription
+// for the answers to writes stays until the connection is closed.
 func (s *Store) Close() {
 	s.cancel()
 	s.wg.Wait()
 	if s.read != nil {
 		s.read.close()
 	}
-	s.js.CleanupPublisher()
+	// The client library's publisher goes with the connection. To clean it up before (CleanupPublisher) leaves its
+	// goroutine behind for ever if that has not begun to run yet, as it happens to short-lived stores.
 }
 
 // Now is the store's clock: the server's, as far as round trips tell.
