@@ -1,6 +1,7 @@
 package jobtest
 
 import (
+	"cmp"
 	"context"
 	"fmt"
 	"slices"
@@ -67,8 +68,8 @@ func (q *Queue) RunDue(ctx context.Context, register func(*worker.Worker)) ([]jo
 	idle := q.idle(ctx)
 	stop()
 	err = <-done
-	if idle != nil {
-		return nil, fmt.Errorf("jobtest: jobs are still due: %w", idle)
+	if idle = cmp.Or(idle, ctx.Err()); idle != nil {
+		return nil, fmt.Errorf("jobtest: ended before its jobs did: %w", idle)
 	}
 	if err != nil {
 		return nil, fmt.Errorf("jobtest: %w", err)
