@@ -175,7 +175,12 @@ func (e *env) close() {
 	defer cancel()
 	ns := strings.ToUpper(e.ns)
 	for _, name := range []string{ns + "_JOBS", "KV_" + ns + "_WORKERS", ns + "_RAW"} {
-		// What was not made cannot be deleted; what stays behind is named after the benchmark.
-		_ = e.js.DeleteStream(ctx, name)
+		// A request may go unanswered on a busy server; what was not made cannot be deleted, and what stays behind
+		// all the same is named after the benchmark.
+		for range 3 {
+			if err := e.js.DeleteStream(ctx, name); err == nil || errors.Is(err, jetstream.ErrStreamNotFound) {
+				break
+			}
+		}
 	}
 }

@@ -233,7 +233,7 @@ func ourPickup(ctx context.Context, e *env) ([]float64, error) {
 }
 
 // lead is how long before their instant jobs are enqueued, so that all of them are in by then.
-func lead(n int) time.Duration { return 2*time.Second + time.Duration(n)*200*time.Microsecond }
+func lead(n int) time.Duration { return 3*time.Second + time.Duration(n)*200*time.Microsecond }
 
 func rawDelayed(ctx context.Context, e *env) ([]float64, error) {
 	c, err := e.rawStream(ctx)
