@@ -21,15 +21,12 @@ const maxInFlight = 8192
 
 // Error codes of the server's API.
 const (
-	codeWrongLast    jetstream.ErrorCode = 10071 // a guard did not hold
-	codeGuardInUse   jetstream.ErrorCode = 10164 // another write under the same guard is under way (cluster)
-	codeTooLarge     jetstream.ErrorCode = 10054 // message size exceeds maximum allowed
-	codeNoMessage    jetstream.ErrorCode = 10037
-	codeNotByDelete  jetstream.ErrorCode = 10057 // message delete failed
-	codeSeqNotFound  jetstream.ErrorCode = 10043
-	codeStreamGone   jetstream.ErrorCode = 10059
-	codeNoStorage    jetstream.ErrorCode = 10023 // insufficient resources
-	codeNoStorageAlt jetstream.ErrorCode = 10047
+	codeWrongLast   jetstream.ErrorCode = 10071 // a guard did not hold
+	codeGuardInUse  jetstream.ErrorCode = 10164 // another write under the same guard is under way (cluster)
+	codeTooLarge    jetstream.ErrorCode = 10054 // message size exceeds maximum allowed
+	codeNoMessage   jetstream.ErrorCode = 10037
+	codeNotByDelete jetstream.ErrorCode = 10057 // message delete failed
+	codeSeqNotFound jetstream.ErrorCode = 10043
 )
 
 var (
