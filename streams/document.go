@@ -90,6 +90,10 @@ func (n names) record(m message) record {
 			r.setAside(sub, m, why[0])
 			return r
 		}
+		if r.state == stateDeleted {
+			r.emptied(sub, m)
+			return r
+		}
 		err = r.decode(sub, m.data)
 	}
 	if err != nil {
@@ -121,6 +125,18 @@ func (r *record) setAside(sub subject, m message, why string) {
 	r.Job.Error = why
 	r.Job.Raw = m.data
 	r.Job.UpdatedAt, r.Job.CreatedAt = r.time, r.time
+}
+
+// emptied reads what is left of a job whose record was deleted.
+func (r *record) emptied(sub subject, m message) {
+	r.place(sub)
+	r.Job.Status = ""
+	if job.Decode(m.data, &struct {
+		Rev    *uint64 `json:"rev"`
+		Writer *string `json:"writer"`
+	}{&r.Rev, &r.Writer}) != nil {
+		r.Rev, r.Writer = 0, "" // garbage: anything is newer
+	}
 }
 
 func header(h nats.Header, name string) string {

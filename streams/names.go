@@ -22,10 +22,15 @@ const (
 	stateFailed    state = "failed"
 	stateDead      state = "dead"
 	stateCancelled state = "cancelled"
+	// A record that an operator deleted leaves an empty document for a while: it keeps what a crash brings back of the
+	// job from being run again. To all who ask, the job is not there.
+	stateDeleted state = "deleted"
 )
 
 // States are all states, in the order of a job's life.
-var states = [...]state{stateReady, stateDue, stateRunning, stateSucceeded, stateFailed, stateDead, stateCancelled}
+var states = [...]state{
+	stateReady, stateDue, stateRunning, stateSucceeded, stateFailed, stateDead, stateCancelled, stateDeleted,
+}
 
 func (s state) valid() bool {
 	for _, v := range states {
@@ -36,7 +41,7 @@ func (s state) valid() bool {
 	return false
 }
 
-// terminal reports whether a document of this state is an end.
+// terminal reports whether a document of this state is an end that a job came to.
 func (s state) terminal() bool {
 	return s == stateSucceeded || s == stateFailed || s == stateDead || s == stateCancelled
 }

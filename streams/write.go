@@ -291,14 +291,24 @@ type event struct {
 	Attempts int        `json:"attempts"`
 	WorkerID string     `json:"workerId,omitzero"`
 	Error    string     `json:"error,omitzero"`
+
+	CreatedAt time.Time `json:"createdAt,omitzero"`
+	UpdatedAt time.Time `json:"updatedAt,omitzero"`
+	RunAt     time.Time `json:"runAt,omitzero"`
+	ExpiresAt time.Time `json:"expiresAt,omitzero"` // when the record of an end goes
 }
 
 // announce publishes a hint about a write. Whoever needs the truth reads the record.
 func (s *Store) announce(w write, seq uint64) {
 	j := w.doc.job()
-	body, err := job.Encode(event{
+	e := event{
 		Seq: seq, Rev: w.doc.Rev, Status: j.Status, Type: j.Type, Attempts: j.Attempts, WorkerID: j.WorkerID, Error: j.Error,
-	})
+		CreatedAt: j.CreatedAt, UpdatedAt: j.UpdatedAt, RunAt: j.RunAt,
+	}
+	if w.ttl > 0 {
+		e.ExpiresAt = job.Millis(s.Now().Add(w.ttl))
+	}
+	body, err := job.Encode(e)
 	if err == nil {
 		_ = s.nc.Publish(s.names.event(w.state, w.tail), body) // a hint: nobody counts on it
 	}

@@ -25,6 +25,12 @@ var (
 	ErrDeadline = errors.New("deadline passed")
 	// ErrShutdown is the cause of a handler's context when the worker's drain took too long.
 	ErrShutdown = errors.New("the worker was shutting down")
+	// ErrNotRequeuable: what is left of the job cannot be run again.
+	ErrNotRequeuable = errors.New("cannot be run again")
+	// ErrNoQueue: there is no queue of that name.
+	ErrNoQueue = errors.New("no such queue")
+	// ErrQueueInUse: a queue has jobs, or workers.
+	ErrQueueInUse = errors.New("the queue is in use")
 	// ErrTooLarge: a document does not fit the server's limit.
 	ErrTooLarge = errors.New("job too large")
 )

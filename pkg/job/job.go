@@ -51,9 +51,9 @@ func (t Trigger) Valid() bool {
 
 // Key is a job's identity. The queue is part of it: the same id in two queues names two jobs.
 type Key struct {
-	Queue string
-	Space string
-	ID    string
+	Queue string `json:"queue"`
+	Space string `json:"space"`
+	ID    string `json:"id"`
 }
 
 // String is the key as people write it: queue/space/id.
