@@ -192,7 +192,7 @@ func (c *consumer) putOff(cl *claim, recs []record) {
 // then: a claim is written a little after the delivery whose lease has just run out, and the next delivery is
 // a whole lease away.
 func (c *consumer) leave(cl *claim, stands time.Duration) {
-	if stands > c.info.lease/2 {
+	if stands > c.lease()/2 {
 		cl.drop()
 		return
 	}
@@ -281,7 +281,7 @@ func (c *consumer) endUnrun(cl *claim, recs []record, v verdict) {
 	cl.wrote = d.Writer
 	cl.mu.Unlock()
 	_, err := c.s.put(c.ctx, write{
-		tail: cl.rec.tail, state: v.end, doc: &d, guard: last(recs), ttl: c.s.cfg.Retention.of(v.end),
+		tail: cl.rec.tail, state: v.end, doc: &d, guard: last(recs), ttl: c.s.lastingTTL(d.job(), v.end),
 	})
 	if err != nil {
 		c.again(cl, err)
@@ -316,7 +316,7 @@ func (s *Store) endTooLarge(ctx context.Context, tail string, recs []record, why
 	j.UpdatedAt = job.Millis(s.Now())
 	j.StartedAt = time.Time{}
 	seq, err := s.put(ctx, write{
-		tail: tail, state: stateDead, doc: &d, guard: last(recs), ttl: s.cfg.Retention.of(stateDead),
+		tail: tail, state: stateDead, doc: &d, guard: last(recs), ttl: s.lastingTTL(j, stateDead),
 	})
 	if err == nil {
 		s.log.Error().Stringer("job", j.Key()).Err(why).Msg("a job is too large to be run; it is dead")

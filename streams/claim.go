@@ -98,7 +98,7 @@ func (cl *claim) redelivered(reply string) {
 func (cl *claim) lapsed() bool {
 	cl.mu.Lock()
 	defer cl.mu.Unlock()
-	return time.Since(cl.beaten) > cl.c.info.lease
+	return time.Since(cl.beaten) > cl.c.lease()
 }
 
 // stale reports whether what was checked has to be checked again before it starts.
@@ -166,7 +166,7 @@ func (cl *claim) Job() *job.Job {
 	j.StartedAt = cl.started
 	j.Progress = nil
 	if !cl.claimed {
-		j.LeaseUntil = cl.started.Add(cl.c.info.lease)
+		j.LeaseUntil = cl.started.Add(cl.c.lease())
 	}
 	return j
 }
@@ -248,6 +248,20 @@ func (cl *claim) ack() {
 	_ = cl.c.s.nc.Publish(reply, nil)
 }
 
+// ackSync is ack, and waits until the server has done it. (It says so as well to somebody whose delivery is long
+// another's, so it proves nothing about who held the job.)
+func (cl *claim) ackSync(ctx context.Context) error {
+	ctx, cancel := context.WithTimeout(ctx, requestTimeout)
+	defer cancel()
+	cl.mu.Lock()
+	reply := cl.reply
+	cl.mu.Unlock()
+	if _, err := cl.c.s.nc.RequestWithContext(ctx, reply, nil); err != nil {
+		return fmt.Errorf("ack: %w", err)
+	}
+	return nil
+}
+
 // inProgress has the server wait a lease from now before it hands the job out again. After a claim was written,
 // it is so not handed out a moment before that claim's lease is over, to be left for another lease.
 func (cl *claim) inProgress() {
@@ -265,7 +279,7 @@ func (cl *claim) running(writer string, now time.Time) document {
 	j.Attempts = cl.attempts
 	j.WorkerID = cl.c.cfg.WorkerID
 	j.StartedAt = cl.started
-	j.LeaseUntil = job.Millis(now.Add(cl.c.info.lease))
+	j.LeaseUntil = job.Millis(now.Add(cl.c.lease()))
 	j.Error = ""
 	cl.said.keep(j)
 	return d
@@ -317,6 +331,12 @@ func (cl *claim) adopt(d *document, seq uint64) {
 	cl.base, cl.guard, cl.run, cl.claimed, cl.wrote = *d, seq, seq, true, d.Claim
 }
 
+func (cl *claim) isStillReady(recs []record) bool {
+	cl.mu.Lock()
+	defer cl.mu.Unlock()
+	return cl.stillReady(recs)
+}
+
 // stillReady reports whether the job is as it was delivered: the very document that is held is the newest.
 func (cl *claim) stillReady(recs []record) bool {
 	n := newest(recs)
@@ -330,11 +350,27 @@ func (cl *claim) mine(n *record) bool {
 	return n != nil && n.state == stateRunning && cl.wrote != "" && n.Claim == cl.wrote
 }
 
+// cancelledYoung reports whether an operator cancelled the job when this claim's handler ran already, but nobody could
+// read so yet. The claim is held on, to write down what becomes of the attempt. Called with mu held.
+func (cl *claim) cancelledYoung(n *record) bool {
+	return n != nil && n.state == stateCancelled && n.Claims == cl.seq && !cl.claimed && !cl.begun.IsZero()
+}
+
 // lost is called when the job's documents say that somebody else holds it, or has ended it.
 func (cl *claim) lost(recs []record) {
+	n := newest(recs)
+	cl.mu.Lock()
+	young := cl.cancelledYoung(n) && cl.over == nil
+	if young {
+		cl.tell(job.ErrCancelRequested)
+	}
+	cl.mu.Unlock()
+	if young {
+		return
+	}
 	why := job.ErrLeaseLost
-	if n := newest(recs); n != nil && n.state == stateCancelled {
-		why = job.ErrCancelRequested // cancelled before the claim could be read
+	if n != nil && (n.state == stateCancelled || n.state == stateDeleted) {
+		why = job.ErrCancelRequested // before it was begun
 	}
 	cl.end(why)
 }

@@ -30,9 +30,17 @@ const (
 	// MinRetention is the least time that an end is kept: one that expired before a crashed clean-up is
 	// done would bring its job back to life.
 	MinRetention = 10 * time.Minute
+
+	defaultShort = 24 * time.Hour     // of what ended as it was meant to
+	defaultLong  = 7 * 24 * time.Hour // of what somebody may have to look at
 )
 
-// Retention is how long the record of a job that has ended stays.
+// NoRetention keeps no record of a job that has ended. For jobs that succeed it is the fast lane: the job is gone with
+// one message. Such a job may run again if its worker dies between its end and the server's hearing of it, and its id is
+// protected against a second enqueue only for the stream's window of duplicates.
+const NoRetention = time.Duration(-1)
+
+// Retention is how long the record of a job that has ended stays: at least MinRetention, or NoRetention.
 type Retention struct {
 	Succeeded time.Duration // defaults to 24 h
 	Cancelled time.Duration // defaults to 24 h
@@ -105,16 +113,18 @@ func (c *Config) normalize() error {
 		d    *time.Duration
 		def  time.Duration
 	}{
-		{"succeeded", &c.Retention.Succeeded, 24 * time.Hour},
-		{"cancelled", &c.Retention.Cancelled, 24 * time.Hour},
-		{"dead", &c.Retention.Dead, 7 * 24 * time.Hour},
-		{"failed", &c.Retention.Failed, 7 * 24 * time.Hour},
+		{"succeeded", &c.Retention.Succeeded, defaultShort},
+		{"cancelled", &c.Retention.Cancelled, defaultShort},
+		{"dead", &c.Retention.Dead, defaultLong},
+		{"failed", &c.Retention.Failed, defaultLong},
 	} {
-		if *r.d == 0 {
+		switch {
+		case *r.d == 0:
 			*r.d = r.def
-		}
-		if *r.d < MinRetention {
-			return fmt.Errorf("streams: retention of %s: want at least %s, not %s", r.name, MinRetention, *r.d)
+		case *r.d == NoRetention:
+			*r.d = 0
+		case *r.d < MinRetention:
+			return fmt.Errorf("streams: retention of %s: want at least %s, or none at all, not %s", r.name, MinRetention, *r.d)
 		}
 	}
 	return nil
@@ -136,6 +146,7 @@ const (
 	AfterWakeMove   Point = "after-wake-move"   // the ready document is written, the due one stands
 	AfterWakeDelete Point = "after-wake-delete" // the due one is gone, the wake is not acked
 	AfterSetAside   Point = "after-set-aside"   // the dead document is written, the message not acked
+	AfterOperation  Point = "after-operation"   // an operator's write stands, older documents too
 	AfterSweepWrite Point = "after-sweep-write" // housekeeping wrote, older documents stand
 )
 

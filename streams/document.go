@@ -33,8 +33,9 @@ type document struct {
 	Writer     string   `json:"writer,omitzero"`     // a unique id of this write
 	Origin     []string `json:"origin,omitzero"`     // the writers of the enqueue and of the requeues
 	Claim      string   `json:"claim,omitzero"`      // the writer of the claim's first write
-	Claims     uint64   `json:"claims,omitzero"`     // sequence of the ready message that is claimed
+	Claims     uint64   `json:"claims,omitzero"`     // sequence of the ready message that is claimed, or was cancelled
 	ClaimFirst bool     `json:"claimFirst,omitzero"` // whoever takes it writes a claim before it starts
+	Shed       bool     `json:"shed,omitzero"`       // the input did not fit, and was left out
 	Job        fields   `json:",embed"`
 }
 
@@ -139,7 +140,11 @@ func (r *record) emptied(sub subject, m message) {
 	}
 }
 
+// header reads a header as the server or one of ours writes its name: not all names are canonical.
 func header(h nats.Header, name string) string {
+	if v := h[name]; len(v) > 0 {
+		return v[0]
+	}
 	if v := h[textproto.CanonicalMIMEHeaderKey(name)]; len(v) > 0 {
 		return v[0]
 	}

@@ -19,6 +19,9 @@ type enqueue struct {
 	doc    document
 	due    time.Time // zero where it may run now
 	unsure bool      // an earlier try may have been stored
+
+	messageID string   // where a job that has ended leaves no record
+	over      []record // what is left of a deleted job of the same id
 }
 
 // newEnqueue makes the first document of a job. Its writer is its origin: by that an answer that was lost is
@@ -44,7 +47,35 @@ func (s *Store) newEnqueue(spec job.Spec) (*enqueue, error) {
 }
 
 func (e *enqueue) write() write {
-	return write{tail: e.tail, state: e.state, doc: &e.doc, spare: spare}
+	return write{tail: e.tail, state: e.state, doc: &e.doc, guard: last(e.over), spare: spare, id: e.messageID}
+}
+
+// replaces has the job take the place of one that was deleted, if that is all that stands in its way.
+func (e *enqueue) replaces(recs []record) bool {
+	n := newest(recs)
+	if n == nil || n.state != stateDeleted {
+		return false
+	}
+	e.over, e.doc.Rev = recs, n.Rev+1
+	return true
+}
+
+// replaced deletes what was left of a deleted job, now that another stands in its place. What stays goes by itself.
+func (s *Store) replaced(ctx context.Context, e *enqueue) {
+	if len(e.over) == 0 {
+		return
+	}
+	if err := s.remove(ctx, older(e.over, e.doc.Rev, 0)...); err != nil {
+		s.log.Debug().Err(err).Stringer("job", e.key).Msg("what was left of a deleted job stays a while")
+	}
+}
+
+// identify gives a job a message id where its record, by which a second enqueue is known, may be gone at once. It costs
+// the server memory for each job of the last two minutes, so others have none.
+func (s *Store) identify(e *enqueue) {
+	if s.leavesNothing(e.doc.job()) {
+		e.messageID = e.tail
+	}
 }
 
 // Enqueue stores a job. See job.Queue.
@@ -58,6 +89,7 @@ func (s *Store) Enqueue(ctx context.Context, spec job.Spec) (job.Enqueued, error
 	if err := s.ensureQueue(ctx, e.key.Queue); err != nil {
 		return job.Enqueued{Key: e.key}, err
 	}
+	s.identify(e)
 	created, err := s.store(ctx, e)
 	if err != nil {
 		err = fmt.Errorf("enqueue %s: %w", e.key, err)
@@ -87,6 +119,7 @@ func (s *Store) storeOnce(ctx context.Context, e *enqueue) error {
 	if _, err := s.put(ctx, e.write()); err != nil {
 		return err
 	}
+	s.replaced(ctx, e)
 	return s.at(AfterEnqueue)
 }
 
@@ -100,18 +133,23 @@ func (s *Store) judge(ctx context.Context, e *enqueue, err error) (created, done
 			return false, true, err
 		}
 		return false, false, err
-	case errors.Is(err, errGuard):
+	case errors.Is(err, errGuard), errors.Is(err, errDuplicate):
 		recs, rerr := s.fromLeader(ctx, e.tail)
 		switch {
 		case rerr != nil:
 			return false, ctx.Err() != nil, fmt.Errorf("%w: %w", job.ErrUnknown, rerr)
 		case s.ours(recs, e):
 			return true, true, nil
+		case e.replaces(recs):
+			e.messageID = "" // the id is in use by a job that was deleted
+			return false, ctx.Err() != nil, err
 		case len(recs) > 0:
 			return false, true, nil
 		case e.unsure:
 			// It was stored, came to its end, and its record has gone since.
 			return true, true, nil
+		case errors.Is(err, errDuplicate): // another was, and has
+			return false, true, nil
 		default: // what stood in the way has gone: it is not a job any more
 			return false, ctx.Err() != nil, err
 		}
@@ -158,7 +196,9 @@ func (s *Store) EnqueueMany(ctx context.Context, specs []job.Spec) ([]job.Enqueu
 		out[i].Key, jobs[i] = e.key, e
 		if err := s.ensureQueue(ctx, e.key.Queue); err != nil {
 			out[i].Err, jobs[i] = err, nil
+			continue
 		}
+		s.identify(e)
 	}
 	var failed sync.WaitGroup
 	tokens := make(chan struct{}, 64) // jobs whose first try needs a second look

@@ -87,6 +87,7 @@ func (s *Store) storeBatch(ctx context.Context, jobs []*enqueue) error {
 	if err != nil {
 		return err
 	}
+	var first uint64
 	for i, e := range jobs {
 		m, err := s.message(e.write())
 		if err != nil {
@@ -96,17 +97,20 @@ func (s *Store) storeBatch(ctx context.Context, jobs []*enqueue) error {
 		if i == len(jobs)-1 {
 			ctx, cancel := context.WithTimeout(ctx, requestTimeout)
 			defer cancel()
-			if _, err = batch.CommitMsg(ctx, m); err != nil {
+			ack, err := batch.CommitMsg(ctx, m)
+			if err != nil {
 				return publishError(err)
 			}
+			first = ack.Sequence - uint64(i) // a batch is stored in one piece
 			break
 		}
 		if err := batch.AddMsg(m); err != nil {
 			return batchError(err)
 		}
 	}
-	for _, e := range jobs {
-		s.announce(e.write(), 0)
+	for i, e := range jobs {
+		s.announce(e.write(), first+uint64(i))
+		s.replaced(ctx, e)
 		if e.state == stateDue && !s.Now().Before(e.due) {
 			s.rearm(ctx, e.tail, e.doc.Writer, e.due)
 		}
@@ -142,6 +146,7 @@ func (s *Store) judgeBatch(ctx context.Context, jobs []*enqueue, err error) (don
 // findConflicts names the jobs that stood in the way of a batch.
 func (s *Store) findConflicts(ctx context.Context, jobs []*enqueue, err error) (bool, error) {
 	conflict := &job.ConflictError{}
+	replaces := false
 	for _, e := range jobs {
 		recs, rerr := s.fromLeader(ctx, e.tail)
 		if rerr != nil {
@@ -150,14 +155,16 @@ func (s *Store) findConflicts(ctx context.Context, jobs []*enqueue, err error) (
 		if s.ours(recs, e) {
 			return true, nil // an earlier try was stored, and so all of it
 		}
-		if len(recs) > 0 {
+		if e.replaces(recs) {
+			replaces = true
+		} else if len(recs) > 0 {
 			conflict.Keys = append(conflict.Keys, e.key)
 		}
 	}
 	if len(conflict.Keys) > 0 {
 		return true, conflict
 	}
-	if jobs[0].unsure { // stored, ended and gone
+	if jobs[0].unsure && !replaces { // stored, ended and gone
 		return true, nil
 	}
 	return ctx.Err() != nil, err

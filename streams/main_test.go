@@ -316,26 +316,11 @@ func (n *node) newestMessage(key job.Key) message {
 	return msgs[i]
 }
 
-// requestCancel flags a running job's claim, as an operator does.
+// requestCancel has a job stopped whose claim can be read.
 func (n *node) requestCancel(key job.Key) {
 	n.t.Helper()
-	natstest.Eventually(n.t, soon, func() error {
-		recs, err := n.fromLeader(n.t.Context(), tail(key))
-		if err != nil {
-			return err
-		}
-		top := newest(recs)
-		if top == nil || top.state != stateRunning {
-			return errors.New("it is not running")
-		}
-		d := top.document
-		d.Rev++
-		d.Writer = newWriter()
-		d.Job.CancelRequested = true
-		_, err = n.put(n.t.Context(), write{tail: top.tail, state: stateRunning, doc: &d, guard: last(recs)})
-		return err
-	})
-	require.NoError(n.t, n.nc.Publish(n.names.cancelHint(tail(key)), nil))
+	n.see(key, job.Running)
+	require.True(n.t, n.steer(job.OpCancel, key).CancelRequested)
 }
 
 func portOf(t *testing.T, url string) int {

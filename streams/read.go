@@ -1,6 +1,7 @@
 package streams
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -366,21 +367,29 @@ func (s *Store) leaderNext(ctx context.Context, filter string, seq uint64) (mess
 
 // Get reads a job. See job.Queue.
 func (s *Store) Get(ctx context.Context, key job.Key) (*job.Job, error) {
+	key.Space = cmp.Or(key.Space, job.DefaultSpace)
+	ctx, cancel := bounded(ctx)
+	defer cancel()
+	n, err := s.find(ctx, key)
+	if err != nil {
+		return nil, fmt.Errorf("get %s/%s: %w", key.Space, key.ID, err)
+	}
+	return n.public(), nil
+}
+
+// find reads the newest document of the job that a key means; an empty queue means whichever has it. Its errors are
+// job.ErrNotFound, a *job.AmbiguousError, or of the reading.
+func (s *Store) find(ctx context.Context, key job.Key) (*record, error) {
 	if err := job.ValidateName("id", key.ID, job.MaxName); err != nil {
 		return nil, err
 	}
-	if key.Space == "" {
-		key.Space = job.DefaultSpace
-	}
-	ctx, cancel := bounded(ctx)
-	defer cancel()
 	filter := s.names.anyQueue(key.Space, key.ID)
 	if key.Queue != "" {
 		filter = s.names.filter(tail(key))
 	}
 	msgs, _, err := s.read.multiLast(ctx, []string{filter})
 	if err != nil {
-		return nil, fmt.Errorf("get %s/%s: %w", key.Space, key.ID, err)
+		return nil, err
 	}
 	recs := make([]record, len(msgs))
 	for i, m := range msgs {
@@ -388,7 +397,7 @@ func (s *Store) Get(ctx context.Context, key job.Key) (*job.Job, error) {
 	}
 	if len(recs) == 0 { // a replica that is behind may have answered; the leader knows
 		if recs, err = s.walkLeader(ctx, filter); err != nil {
-			return nil, fmt.Errorf("get %s/%s: %w", key.Space, key.ID, err)
+			return nil, err
 		}
 	}
 	byQueue := make(map[string][]record)
@@ -398,14 +407,16 @@ func (s *Store) Get(ctx context.Context, key job.Key) (*job.Job, error) {
 	var found *record
 	var queues []string
 	for _, recs := range byQueue {
-		found = newest(recs)
-		queues = append(queues, found.Job.Queue)
+		if n := newest(recs); n.state != stateDeleted {
+			found = n
+			queues = append(queues, n.Job.Queue)
+		}
 	}
 	switch len(queues) {
 	case 0:
-		return nil, fmt.Errorf("get %s/%s: %w", key.Space, key.ID, job.ErrNotFound)
+		return nil, job.ErrNotFound
 	case 1:
-		return found.public(), nil
+		return found, nil
 	default:
 		slices.Sort(queues)
 		return nil, &job.AmbiguousError{Space: key.Space, ID: key.ID, Queues: queues}

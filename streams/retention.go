@@ -19,3 +19,23 @@ func (s *Store) keep(j *job.Job, end state) time.Duration {
 	}
 	return d
 }
+
+// ttl is how long an end's document is to stay. A brief one is deleted as soon as all that is older is gone: it
+// leaves no record, but until then it keeps the job from being run again.
+func (s *Store) ttl(j *job.Job, end state) (ttl time.Duration, brief bool) {
+	if d := s.keep(j, end); d > 0 {
+		return d, false
+	}
+	return MinRetention, true
+}
+
+// lastingTTL is ttl for an end that a crash led to: it stays for the least time at any rate, since other messages of
+// the job may be brought back.
+func (s *Store) lastingTTL(j *job.Job, end state) time.Duration {
+	d, _ := s.ttl(j, end)
+	return d
+}
+
+// leavesNothing reports whether a queue's jobs may come and go without a record, so that their ids are protected by
+// message ids alone.
+func (s *Store) leavesNothing(j *job.Job) bool { return s.keep(j, stateSucceeded) == 0 }

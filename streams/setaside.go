@@ -2,6 +2,7 @@ package streams
 
 import (
 	"bytes"
+	"cmp"
 	"errors"
 	"fmt"
 	"strconv"
@@ -63,7 +64,7 @@ func (s *Store) setAsideMessage(tail string, guard uint64, why string, raw []byt
 		headerSetAside:         []string{why},
 		headerRev:              []string{"1"},
 		headerWriter:           []string{newWriter()},
-		jetstream.MsgTTLHeader: []string{seconds(s.cfg.Retention.Dead)},
+		jetstream.MsgTTLHeader: []string{seconds(cmp.Or(s.cfg.Retention.Dead, defaultLong))},
 	}
 	s.guard(h, tail, guard)
 	m := &nats.Msg{Subject: s.names.job(stateDead, tail), Header: h, Data: raw}

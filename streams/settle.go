@@ -32,6 +32,11 @@ func (cl *claim) Settle(ctx context.Context, o job.Outcome) (*job.Job, error) {
 		return nil, fmt.Errorf("settle %s: %w", key, err)
 	}
 	defer cl.unlock()
+	if cl.leavesNothing(o) {
+		if rec, err := cl.settleByAck(ctx, o); rec != nil || err != nil {
+			return rec, err
+		}
+	}
 	seq, w, recs, err := cl.writeOutcome(ctx, o)
 	if errors.Is(err, job.ErrTooLarge) && o.Status == job.Pending {
 		// As it is, it could be neither tried again nor left alone.
@@ -59,7 +64,7 @@ func (cl *claim) Settle(ctx context.Context, o job.Outcome) (*job.Job, error) {
 		return nil, err
 	}
 	rec := record{document: *w.doc, state: w.state, seq: seq, time: w.doc.Job.UpdatedAt}
-	return rec.public(), cl.finishSettle(ctx, w, recs)
+	return rec.public(), cl.finishSettle(ctx, w, seq, recs)
 }
 
 func (cl *claim) beginSettle() error {
@@ -102,6 +107,9 @@ func (cl *claim) writeOutcome(ctx context.Context, o job.Outcome) (uint64, write
 				cl.base, cl.run, cl.claimed = n.document, n.seq, true
 				w = cl.outcome(o)
 			}
+		case cl.cancelledYoung(n):
+			cl.base = n.document
+			w = cl.afterCancel(o)
 		case !cl.stillReady(recs):
 			return w, false
 		}
@@ -121,7 +129,7 @@ func (cl *claim) outcome(o job.Outcome) write {
 	w := write{tail: cl.rec.tail, state: state(j.Status), doc: &d, guard: cl.guard}
 	switch {
 	case j.Status.Terminal():
-		w.ttl = s.cfg.Retention.of(w.state)
+		w.ttl, w.brief = s.ttl(j, w.state)
 	case o.Delay > 0:
 		w.state = stateDue
 	default:
@@ -132,9 +140,27 @@ func (cl *claim) outcome(o job.Outcome) write {
 	return w
 }
 
+// afterCancel is the write for an attempt that was under way when an operator cancelled its job, before its claim could
+// be read: the job has ended, and what became of the attempt goes into its history. Called with mu held.
+func (cl *claim) afterCancel(o job.Outcome) write {
+	d := cl.base.next(newWriter())
+	j := d.job()
+	cl.said.keep(j)
+	if !o.Refund {
+		run := job.Run{Attempts: cl.attempts, WorkerID: cl.c.cfg.WorkerID, StartedAt: cl.started}
+		j.Conclude(job.Outcome{Status: job.Cancelled, Error: o.Error, RunID: o.RunID}, run, cl.c.s.Now())
+		if o.Status == job.Succeeded {
+			j.History[len(j.History)-1].Status = job.AttemptSucceeded
+		}
+	}
+	w := write{tail: cl.rec.tail, state: stateCancelled, doc: &d}
+	w.ttl, w.brief = cl.c.s.ttl(j, w.state)
+	return w
+}
+
 // finishSettle does what a redelivery would do as well: it deletes what is older, and acks. The settlement
 // stands, whatever becomes of that.
-func (cl *claim) finishSettle(ctx context.Context, w write, recs []record) error {
+func (cl *claim) finishSettle(ctx context.Context, w write, seq uint64, recs []record) error {
 	defer cl.end(nil)
 	s := cl.c.s
 	cl.mu.Lock()
@@ -153,8 +179,61 @@ func (cl *claim) finishSettle(ctx context.Context, w write, recs []record) error
 	if err := s.at(BeforeAck); err != nil {
 		return err
 	}
-	cl.ack()
+	if !w.brief {
+		cl.ack()
+		return s.at(AfterAck)
+	}
+	// The end may go only when the ready message is known to be gone.
+	err := cl.ackSync(ctx)
+	if err == nil {
+		err = s.remove(ctx, seq)
+	}
+	if err != nil {
+		cl.c.log.Debug().Err(err).Stringer("job", cl.rec.job().Key()).Msg("a record that is not to be kept stays a while")
+	}
 	return s.at(AfterAck)
+}
+
+// leavesNothing reports whether an outcome can be settled by an ack alone: nothing is to be kept of it, and nobody but
+// this worker can have had the job since it was checked.
+func (cl *claim) leavesNothing(o job.Outcome) bool {
+	if o.Status != job.Succeeded || cl.c.s.keep(cl.rec.job(), stateSucceeded) > 0 || cl.lapsed() {
+		return false
+	}
+	cl.mu.Lock()
+	defer cl.mu.Unlock()
+	return !cl.claimed && cl.wrote == "" && !cl.hint && len(cl.old) == 0 && len(cl.unsure) == 0
+}
+
+// settleByAck ends the job by taking its ready message away. Where it cannot be known for sure that this did it, it
+// answers nothing, and the end has to be written like any other.
+func (cl *claim) settleByAck(ctx context.Context, o job.Outcome) (*job.Job, error) {
+	s := cl.c.s
+	cl.mu.Lock()
+	w := cl.outcome(o)
+	cl.mu.Unlock()
+	for try := 0; ; try++ {
+		err := cl.ackSync(ctx)
+		if err == nil {
+			break
+		}
+		recs, rerr := s.fromLeader(ctx, w.tail)
+		switch {
+		case rerr == nil && len(recs) == 0: // it arrived
+		case rerr == nil && !cl.isStillReady(recs) || cl.lapsed():
+			return nil, nil
+		case pause(ctx, try) != nil:
+			cl.notSettled()
+			return nil, fmt.Errorf("settle %s: %w: %w", cl.rec.job().Key(), job.ErrUnknown, err)
+		default:
+			continue
+		}
+		break
+	}
+	s.announce(w, 0)
+	cl.end(nil)
+	rec := record{document: *w.doc, state: w.state, time: w.doc.Job.UpdatedAt}
+	return rec.public(), s.at(AfterAck)
 }
 
 // handBack gives an unstarted job to whoever comes next: refunded, at once.
@@ -163,7 +242,7 @@ func (cl *claim) handBack(why string) {
 		cl.drop()
 		return
 	}
-	ctx, cancel := context.WithTimeout(cl.c.ctx, cl.c.info.lease)
+	ctx, cancel := context.WithTimeout(cl.c.ctx, cl.c.lease())
 	defer cancel()
 	cl.returnUnstarted(ctx, why)
 }

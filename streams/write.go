@@ -32,6 +32,8 @@ const (
 var (
 	// errGuard: the guard did not hold; somebody else wrote.
 	errGuard = errors.New("another write came first")
+	// errDuplicate: a message of that id was stored before.
+	errDuplicate = errors.New("a message of that id came first")
 	// errBusy: definitely not stored, and nobody is to blame; try again.
 	errBusy = errors.New("the store did not take it")
 )
@@ -45,6 +47,8 @@ type write struct {
 	ttl   time.Duration // how long it stays; 0: until it is replaced or deleted
 	spare int           // bytes that the document has to leave free
 	purge string        // the subject of an alarm that goes along with the write
+	brief bool          // an end that is deleted once all that is older is gone
+	id    string        // a message id, where nothing else protects against a second enqueue
 }
 
 // spare is how much room a new job leaves below the server's limit, for what claims and attempts add to it.
@@ -64,6 +68,7 @@ func (s *Store) message(w write) (*nats.Msg, error) {
 	if errors.Is(err, job.ErrTooLarge) && w.state.terminal() && len(j.Input)+len(j.Extra) > 0 {
 		left := fmt.Sprintf("the input of %d bytes was left out of this record: it did not fit", len(j.Input))
 		j.Input, j.Extra = nil, nil
+		w.doc.Shed = true
 		j.Error = job.CutError(strings.TrimPrefix(j.Error+"; "+left, "; "))
 		m, err = s.encode(w)
 	}
@@ -71,7 +76,9 @@ func (s *Store) message(w write) (*nats.Msg, error) {
 }
 
 func (s *Store) encode(w write) (*nats.Msg, error) {
-	w.doc.Job.Status = w.state.status()
+	if w.doc.Job.Status = w.state.status(); w.state == stateDeleted {
+		w.doc.Job.Status = ""
+	}
 	body, err := job.Encode(w.doc)
 	if err != nil {
 		return nil, fmt.Errorf("encoding job: %w", err)
@@ -80,6 +87,9 @@ func (s *Store) encode(w write) (*nats.Msg, error) {
 	s.guard(h, w.tail, w.guard)
 	if w.ttl > 0 {
 		h[jetstream.MsgTTLHeader] = []string{seconds(w.ttl)}
+	}
+	if w.id != "" {
+		h[jetstream.MsgIDHeader] = []string{w.id}
 	}
 	if w.purge != "" {
 		h["Nats-Scheduler"] = []string{w.purge}
@@ -140,17 +150,24 @@ func (s *Store) sendAsync(m *nats.Msg) (jetstream.PubAckFuture, error) {
 func (s *Store) await(ctx context.Context, f jetstream.PubAckFuture) (uint64, error) {
 	select {
 	case ack := <-f.Ok():
-		return ack.Sequence, nil
+		return stored(ack)
 	case err := <-f.Err():
 		return 0, publishError(err)
 	case <-ctx.Done():
 	}
 	select {
 	case ack := <-f.Ok(): // it came in time; the choice above is blind
-		return ack.Sequence, nil
+		return stored(ack)
 	default:
 		return 0, fmt.Errorf("%w: %w", job.ErrUnknown, ctx.Err())
 	}
+}
+
+func stored(ack *jetstream.PubAck) (uint64, error) {
+	if ack.Duplicate {
+		return 0, errDuplicate
+	}
+	return ack.Sequence, nil
 }
 
 func publishError(err error) error {
