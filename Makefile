@@ -3,13 +3,14 @@
 GO       ?= go
 TOOL     := $(GO) tool -modfile=.ci/tools.mod
 FUZZTIME ?= 10s
+RECORDS  ?= 100000
 VERSION  ?= $(shell git describe --tags --always --dirty 2>/dev/null || echo devel)
 
 .DEFAULT_GOAL := help
-.PHONY: help build test race short fuzz vet lint fmt fmt-check vuln bench demo ci clean
+.PHONY: help build test race short fuzz vet lint fmt fmt-check vuln bench bench-operating demo ci clean
 
 help: ## list the targets
-	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "  %-10s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
+	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "  %-15s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
 
 build: ## the binary, as bin/jetcrew
 	$(GO) build -ldflags '-X main.version=$(VERSION)' -o bin/jetcrew ./cmd/jetcrew
@@ -43,6 +44,9 @@ vuln: ## known vulnerabilities (needs the network)
 
 bench: ## measure beside raw JetStream, on fresh servers, and print ratios
 	JETCREW_BENCH=1 $(GO) test -count=1 -timeout 20m -v -run 'TestBench$$' ./pkg/bench
+
+bench-operating: ## measure pages, counts and the projection on RECORDS (100000) records
+	JETCREW_BENCH_RECORDS=$(RECORDS) $(GO) test -count=1 -timeout 30m -v -run TestOperatingOnManyRecords ./integration/operating
 
 demo: ## the demo, on this directory
 	$(GO) run ./cmd/jetcrew demo

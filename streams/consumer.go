@@ -27,7 +27,7 @@ const (
 type consumer struct {
 	s       *Store
 	cfg     job.ConsumerConfig
-	info    queueInfo
+	queue   atomic.Pointer[queueInfo] // how it is set
 	log     zerolog.Logger
 	started time.Time // by the store's clock
 	made    time.Time // the same by this process's monotonic clock
@@ -41,6 +41,7 @@ type consumer struct {
 	lastRun atomic.Int64  // when the last one ended, in nanoseconds since made
 	epoch   atomic.Int64  // counts reconnects: what was checked before one is checked again
 	highest atomic.Uint64 // sequence that was delivered
+	agreed  atomic.Int64  // the lease that holds now, in nanoseconds; see pace
 
 	arrived  chan *claim // deliveries to check
 	ready    chan *claim // checked, for Claim
@@ -51,6 +52,7 @@ type consumer struct {
 	empty    chan struct{} // and all that was not claimed is handed back
 	dead     chan struct{} // the connection is closed for good
 	looks    chan []*claim // claims to be looked at again now
+	changed  chan struct{} // the queue is set anew
 
 	ctx    context.Context // ends at Close
 	cancel context.CancelFunc
@@ -76,7 +78,7 @@ func (s *Store) Consume(ctx context.Context, cfg job.ConsumerConfig) (job.Consum
 		return nil, err
 	}
 	c := &consumer{
-		s: s, cfg: cfg, info: info, started: s.Now(), made: time.Now(),
+		s: s, cfg: cfg, started: s.Now(), made: time.Now(),
 		log:      s.log.With().Str("queue", cfg.Queue).Str("worker", cfg.WorkerID).Logger(),
 		arrived:  make(chan *claim, 16*1024),
 		ready:    make(chan *claim, 16*1024),
@@ -87,19 +89,35 @@ func (s *Store) Consume(ctx context.Context, cfg job.ConsumerConfig) (job.Consum
 		empty:    make(chan struct{}),
 		dead:     make(chan struct{}),
 		looks:    make(chan []*claim, 64),
+		changed:  make(chan struct{}, 1),
 		held:     make(map[uint64]*claim),
 	}
 	c.ctx, c.cancel = context.WithCancel(s.ctx)
+	c.queue.Store(&info)
+	c.agreed.Store(int64(info.lease()))
+	s.queues.join(cfg.Queue, c)
 	if err := c.appear(ctx); err != nil {
-		c.cancel()
+		c.abort()
 		return nil, fmt.Errorf("streams: saying that worker %s is there: %w", cfg.WorkerID, err)
 	}
+	// Whoever lowers the lease waits for the workers that it finds: one that has just appeared looks once more, before
+	// it holds anything.
+	if err := s.readQueue(ctx, cfg.Queue); err != nil {
+		c.abort()
+		return nil, fmt.Errorf("streams: reading the settings of queue %s: %w", cfg.Queue, err)
+	}
+	c.agreed.Store(int64(c.pace()))
 	if err := c.start(); err != nil {
-		c.cancel()
-		c.wg.Wait()
+		c.abort()
 		return nil, err
 	}
 	return c, nil
+}
+
+func (c *consumer) abort() {
+	c.s.queues.leave(c.cfg.Queue, c)
+	c.cancel()
+	c.wg.Wait()
 }
 
 func (c *consumer) start() error {
@@ -139,7 +157,7 @@ func (c *consumer) missing() error {
 	ctx, cancel := context.WithTimeout(c.ctx, requestTimeout)
 	defer cancel()
 	c.s.forgetQueue(c.cfg.Queue)
-	_, err := c.s.openQueue(ctx, c.cfg.Queue, c.info.lease)
+	_, err := c.s.openQueue(ctx, c.cfg.Queue, 0)
 	if c.ctx.Err() != nil {
 		return nil
 	}
@@ -171,7 +189,7 @@ func (c *consumer) watchConnection(status <-chan nats.Status) {
 func (c *consumer) wantJobs(outstanding int) int {
 	have := outstanding + int(c.inHand.Load())
 	target := int(c.waiting.Load())
-	if run := c.runTime.Load(); run > 0 && !c.info.limited && time.Since(c.made)-time.Duration(c.lastRun.Load()) < claimDelay {
+	if run := c.runTime.Load(); run > 0 && c.queue.Load().limit == 0 && time.Since(c.made)-time.Duration(c.lastRun.Load()) < claimDelay {
 		target += int(min(int64(c.cfg.Slots), int64(c.cfg.Slots)*int64(lookAhead)/run))
 	}
 	want := target - have
@@ -193,7 +211,9 @@ func (c *consumer) ran(d time.Duration) {
 }
 
 // Lease is the queue's lease.
-func (c *consumer) Lease() time.Duration { return c.info.lease }
+func (c *consumer) Lease() time.Duration { return c.lease() }
+
+func (c *consumer) lease() time.Duration { return time.Duration(c.agreed.Load()) }
 
 // Claim waits for a job. See job.Consumer.
 func (c *consumer) Claim(ctx context.Context) (job.Claim, error) {
@@ -366,6 +386,7 @@ func (c *consumer) Close(ctx context.Context) error {
 	err := c.Drain(ctx)
 	c.close.Do(func() {
 		c.cancel()
+		c.s.queues.leave(c.cfg.Queue, c)
 		for _, cl := range c.holding() {
 			cl.Abandon()
 		}

@@ -15,13 +15,12 @@ var inProgress = []byte("+WPI")
 // beat renews what is held at a third of the lease, and lets go of what could not be renewed for a whole one:
 // by then others may run it.
 func (c *consumer) beat() {
-	lease := c.info.lease
-	renewal := time.NewTicker(lease / 3)
+	renewal := time.NewTimer(c.pace() / 3)
 	defer renewal.Stop()
-	lapse := time.NewTicker(lease / 12)
+	lapse := time.NewTicker(c.pace() / 12)
 	defer lapse.Stop()
-	done := make(chan struct{}, 1)
-	renewing, failures := false, 0
+	done := make(chan time.Duration, 1) // the pace of a beat that succeeded, or 0
+	renewing, again, failures := false, false, 0
 	for {
 		select {
 		case <-c.ctx.Done():
@@ -29,24 +28,71 @@ func (c *consumer) beat() {
 				<-done
 			}
 			return
-		case <-done:
+		case <-c.changed:
+			c.raise()
+			lapse.Reset(c.pace() / 12)
+			again = true
+			renewal.Reset(0)
+		case pace := <-done:
 			renewing = false
+			if c.lower(pace) || again { // what the next beat says is waited for
+				renewal.Reset(0)
+			}
 		case <-lapse.C:
 			c.letGo()
 		case <-renewal.C:
+			renewal.Reset(c.pace() / 3)
 			c.letGo()
 			c.handBackUnwanted()
 			if renewing {
 				continue
 			}
-			renewing = true
+			renewing, again = true, false
+			pace := c.pace()
 			go func() {
-				ctx, cancel := context.WithTimeout(c.ctx, lease/2)
+				ctx, cancel := context.WithTimeout(c.ctx, pace/2)
 				defer cancel()
-				failures = c.logBeat(c.renew(ctx, c.holding()), failures)
-				done <- struct{}{}
+				err := c.renew(ctx, c.holding())
+				failures = c.logBeat(err, failures)
+				if err != nil {
+					pace = 0
+				}
+				done <- pace
 			}()
 		}
+	}
+}
+
+// pace is the lease that the queue is to have. A higher one than the current one holds at the server already. A lower
+// one holds from the first beat on that has renewed all there is at its pace; the next beat says so, and when all
+// workers do, the server is told.
+func (c *consumer) pace() time.Duration { return c.queue.Load().lease() }
+
+// raise takes over a higher lease.
+func (c *consumer) raise() {
+	if pace := c.pace(); pace > c.lease() {
+		c.agreed.Store(int64(pace))
+	}
+}
+
+// lower takes over a lower lease after a beat at its pace, and reports whether it is one.
+func (c *consumer) lower(pace time.Duration) bool {
+	if pace == 0 || pace != c.pace() || pace >= c.lease() {
+		return false
+	}
+	c.agreed.Store(int64(pace))
+	return true
+}
+
+// follow hears how the queue is set. It does not wait.
+func (c *consumer) follow(info queueInfo) {
+	old := c.queue.Swap(&info)
+	if old.lease() == info.lease() {
+		return
+	}
+	select {
+	case c.changed <- struct{}{}:
+	default:
 	}
 }
 
@@ -68,14 +114,21 @@ func (c *consumer) logBeat(err error, failures int) int {
 
 // letGo drops what has not been renewed for a lease. What is being settled goes on: its write is guarded.
 func (c *consumer) letGo() {
+	var gone []*claim
+	lease := c.lease()
 	for _, cl := range c.holding() {
 		cl.mu.Lock()
-		gone := !cl.settling && !cl.unwanted && time.Since(cl.beaten) > c.info.lease
-		cl.mu.Unlock()
-		if gone {
-			c.log.Warn().Stringer("job", cl.rec.job().Key()).Msg("no heartbeat for a lease; letting go of the job")
-			cl.giveUp()
+		if !cl.settling && !cl.unwanted && time.Since(cl.beaten) > lease {
+			gone = append(gone, cl)
 		}
+		cl.mu.Unlock()
+	}
+	if len(gone) == 0 {
+		return
+	}
+	c.log.Warn().Int("jobs", len(gone)).Stringer("first", gone[0].rec.job().Key()).Msg("no heartbeat for a lease; letting go of jobs")
+	for _, cl := range gone {
+		cl.giveUp()
 	}
 }
 
@@ -87,7 +140,7 @@ func (c *consumer) handBackUnwanted() {
 	}
 	for _, cl := range c.holding() {
 		cl.mu.Lock()
-		hand := cl.counted && cl.decided && cl.over == nil && !cl.unwanted && time.Since(cl.offered) > c.info.lease/3
+		hand := cl.counted && cl.decided && cl.over == nil && !cl.unwanted && time.Since(cl.offered) > c.lease()/3
 		cl.unwanted = cl.unwanted || hand
 		cl.mu.Unlock()
 		if hand {

@@ -21,6 +21,7 @@ type Presence struct {
 	PID       int                      `json:"pid"`
 	Version   string                   `json:"version,omitzero"`
 	Slots     int                      `json:"slots"`
+	Lease     time.Duration            `json:"lease,omitzero"` // by which it goes; older programs do not say
 	StartedAt time.Time                `json:"startedAt"`
 	BeatAt    time.Time                `json:"beatAt"`
 	Claims    map[string]PresenceClaim `json:"claims,omitzero"` // by the name of the claim
@@ -30,12 +31,17 @@ type Presence struct {
 type PresenceClaim struct {
 	Space string    `json:"space,omitzero"` // left out, as is ID, where they are too many
 	ID    string    `json:"id,omitzero"`
-	Until time.Time `json:"until"` // for how long this report counts
+	Type  string    `json:"type,omitzero"`  // left out, as is Since, where there are more than a few
+	Since time.Time `json:"since,omitzero"` // when the attempt began
+	Until time.Time `json:"until"`          // for how long this report counts
 }
 
 // namedClaims is how many claims are reported with the names of their jobs: with longer lists only what counts is
 // said, so that all of them fit into one message.
-const namedClaims = 500
+const (
+	namedClaims = 500
+	fewClaims   = 200 // are reported with all there is
+)
 
 func presenceKey(worker, queue string) string { return escape(worker) + "." + queueToken(queue) }
 
@@ -47,8 +53,8 @@ func (c *consumer) beatPresence(ctx context.Context, claims []*claim) error {
 		Worker: c.cfg.WorkerID, Queue: c.cfg.Queue, Host: host, PID: os.Getpid(), Version: c.cfg.Version,
 		Slots: c.cfg.Slots, StartedAt: job.Millis(c.started), BeatAt: now,
 	}
-	until := now.Add(c.info.lease)
-	few := len(claims) <= namedClaims
+	p.Lease = c.lease()
+	until := now.Add(p.Lease)
 	for _, cl := range claims {
 		cl.mu.Lock()
 		if cl.claimed {
@@ -56,8 +62,11 @@ func (c *consumer) beatPresence(ctx context.Context, claims []*claim) error {
 				p.Claims = make(map[string]PresenceClaim)
 			}
 			report := PresenceClaim{Until: until}
-			if few {
+			if len(claims) <= namedClaims {
 				report.Space, report.ID = cl.rec.Job.Space, cl.rec.Job.ID
+			}
+			if len(claims) <= fewClaims {
+				report.Type, report.Since = cl.rec.Job.Type, cl.started
 			}
 			p.Claims[cl.base.Claim] = report
 		}
@@ -70,7 +79,7 @@ func (c *consumer) beatPresence(ctx context.Context, claims []*claim) error {
 	m := &nats.Msg{
 		Subject: "$KV." + c.s.names.workersBucket() + "." + presenceKey(c.cfg.WorkerID, c.cfg.Queue),
 		Data:    body,
-		Header:  nats.Header{jetstream.MsgTTLHeader: []string{seconds(c.info.lease + time.Second)}},
+		Header:  nats.Header{jetstream.MsgTTLHeader: []string{seconds(p.Lease + time.Second)}},
 	}
 	_, err = c.s.send(ctx, m)
 	if retryable(err) && c.ctx.Err() == nil {

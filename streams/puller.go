@@ -205,8 +205,7 @@ func (p *puller) dispatch(inbox string, m *nats.Msg) {
 	case "404", "409", "503":
 		p.trouble(status, m.Header.Get("Description"))
 	default:
-		p.log.Warn().Str("consumer", p.consumer).Str("status", status).Str("description", m.Header.Get("Description")).
-			Msg("asking for jobs was refused")
+		p.troubled(nil, status, m.Header.Get("Description"))
 		p.fail(nil)
 	}
 }

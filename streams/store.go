@@ -52,8 +52,10 @@ type Store struct {
 	cancel context.CancelFunc
 	wg     sync.WaitGroup
 
+	queues  queueBook    // what is known of queues
+	workers *workerReader // reads presence
+
 	mu     sync.Mutex
-	queues map[string]bool // whose consumers are known to be there
 	drift  []Drift
 	sweep  sweeper
 }
@@ -79,7 +81,7 @@ func Open(ctx context.Context, nc *nats.Conn, cfg Config) (*Store, error) {
 	}
 	s := &Store{
 		names: names{cfg.Namespace}, cfg: cfg, nc: nc, js: js, log: cfg.Logger,
-		queues: make(map[string]bool),
+		queues: queueBook{poked: make(chan struct{}, 1)},
 	}
 	s.ctx, s.cancel = context.WithCancel(context.Background())
 	if err := s.open(ctx); err != nil {
@@ -107,8 +109,16 @@ func (s *Store) open(ctx context.Context) error {
 	if s.read, err = newReader(s.nc, s.names.stream()); err != nil {
 		return fmt.Errorf("streams: %w", err)
 	}
-	s.clock, err = startClock(ctx, s)
-	return err
+	if s.workers, err = newWorkerReader(s.nc, s.names.workersBucket()); err != nil {
+		return fmt.Errorf("streams: %w", err)
+	}
+	if s.clock, err = startClock(ctx, s); err != nil {
+		return err
+	}
+	if err := s.watchQueues(); err != nil {
+		return fmt.Errorf("streams: %w", err)
+	}
+	return nil
 }
 
 // Close ends the store's own work. It leaves the connection open, and consumers to their owners; one subscription
@@ -118,6 +128,9 @@ func (s *Store) Close() {
 	s.wg.Wait()
 	if s.read != nil {
 		s.read.close()
+	}
+	if s.workers != nil {
+		s.workers.close()
 	}
 	// The client library's publisher goes with the connection. To clean it up before (CleanupPublisher) leaves its
 	// goroutine behind for ever if that has not begun to run yet, as it happens to short-lived stores.

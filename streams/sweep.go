@@ -2,93 +2,122 @@ package streams
 
 import (
 	"cmp"
-	"container/heap"
 	"context"
 	"errors"
 	"fmt"
-	"strconv"
 	"sync"
 	"time"
-
-	"github.com/jetcrew/jetcrew/pkg/job"
 )
 
 const (
-	// lateDue is how long past its instant a due document may stand before it is moved without a wake.
-	lateDue = 10 * time.Second
-	// sweepBatch is how many documents one read of housekeeping takes.
-	sweepBatch = 500
-	// sweepBytes bounds such a read.
-	sweepBytes = 8 << 20
+	// sweepShare bounds the part of its time that housekeeping spends on each of its looks: the hundredth part.
+	sweepShare = 100
+	// mostLook and mostWalk bound for how long a look is put off for that: one at what runs, is new, or hands out, and
+	// one at a part of everything.
+	mostLook = 10 * time.Second
+	mostWalk = time.Minute
 )
 
-// SweepReport counts what one round of housekeeping repaired.
-type SweepReport struct {
-	LostReady int // claims whose ready message, lease and holder were gone
-	LateDue   int // due documents that no alarm had moved
-	Older     int // documents older than their job's newest
-	Undone    int // messages that a crashed server brought back, or would never have delivered
+// sweepAges is for how long something has to stand before housekeeping takes it for left behind, and how it paces
+// itself.
+type sweepAges struct {
+	// older: a job's last change, before what is older is deleted. Whoever wrote the newest document deletes the
+	// older ones right after, and what was acked is removed by every replica in its own time.
+	older time.Duration
+	// ready: the same for an older ready message. Its redelivery finishes the clean-up in most cases; but a queue may
+	// be paused, or have no workers, for longer than the newest document is kept.
+	ready time.Duration
+	// wake: a wake for which there is nothing to do.
+	wake time.Duration
+	// queue: a queue without a consumer. A worker whose consumer was deleted makes it again with its own settings.
+	queue time.Duration
+	// stuck: a ready document, and the consumer's idleness, before the consumer counts as stuck.
+	stuck time.Duration
+
+	share time.Duration // of its time that a look rests for each that it takes
 }
 
-// Repaired is the number of repairs.
-func (r SweepReport) Repaired() int { return r.LostReady + r.LateDue + r.Older + r.Undone }
+var defaultSweepAges = sweepAges{
+	older: 5 * time.Second, ready: time.Minute, wake: time.Minute, queue: 10 * time.Second, stuck: time.Minute,
+	share: sweepShare,
+}
 
-// sweeper remembers what housekeeping has seen: due documents by their instants, up to a sequence. It holds
-// about 150 bytes for each job that waits for its instant.
+// sweeper is what housekeeping remembers from one round to the next. A process that begins with none of it finds out
+// everything again by itself, step by step.
 type sweeper struct {
-	mu       sync.Mutex
-	upTo     uint64
-	due      dueHeap
-	readAt   time.Time       // when everything that waits was read anew
-	readTook time.Duration   // and how long that took
-	older    map[uint64]bool // documents that were older than their job's newest in the last round
+	mu        sync.Mutex // held for a round
+	after     sweepAges
+	claims    pace
+	due       dueIndex
+	news      news
+	walk      wholeWalk
+	older     olderLooks
+	consumers consumerLook
+	garbage   garbage
+
+	most int // messages of one batch; 0: not known yet
+
+	count  sync.Mutex // guards totals
+	totals SweepReport
 }
 
-type dueEntry struct {
-	at   time.Time
-	tail string
-}
+// pace keeps one of housekeeping's looks to its share of the time.
+type pace struct{ next time.Time }
 
-type dueHeap []dueEntry
+func (p *pace) due() bool { return !time.Now().Before(p.next) }
 
-func (h dueHeap) Len() int           { return len(h) }
-func (h dueHeap) Less(i, j int) bool { return h[i].at.Before(h[j].at) }
-func (h dueHeap) Swap(i, j int)      { h[i], h[j] = h[j], h[i] }
-func (h *dueHeap) Push(x any)        { *h = append(*h, x.(dueEntry)) }
-func (h *dueHeap) Pop() any {
-	old := *h
-	e := old[len(old)-1]
-	*h = old[:len(old)-1]
-	return e
+// spent puts the next look off for as long as the time since began allows for, but never for very long: a round that
+// took its time because the store did not answer says nothing of the next.
+func (sw *sweeper) spent(p *pace, began time.Time, most time.Duration) {
+	now := time.Now()
+	p.next = now.Add(min(sw.after.share*now.Sub(began), most))
 }
 
 // Sweep makes one round of housekeeping: it mends what crashes and server faults leave behind, by the same
 // guarded writes as everyone. Any number of processes may do it at a time; one is enough. It is to be called
 // every few seconds.
+//
+// What there may be much of is read in parts, a round at a time, so that neither the server nor this process is
+// kept busy for more than about a hundredth of the time. At a million records that makes it half an hour until
+// everything was looked at once; what is new is looked at within seconds all the same, as is what runs or is late.
 func (s *Store) Sweep(ctx context.Context) (SweepReport, error) {
-	s.sweep.mu.Lock()
-	defer s.sweep.mu.Unlock()
+	sw := &s.sweep
+	sw.mu.Lock()
+	defer sw.mu.Unlock()
+	sw.after = cmp.Or(sw.after, defaultSweepAges)
 	var rep SweepReport
+	err := s.round(ctx, &rep)
+	sw.count.Lock()
+	defer sw.count.Unlock()
+	sw.totals.add(rep)
+	return rep, err
+}
+
+func (s *Store) round(ctx context.Context, rep *SweepReport) error {
+	stream, err := s.extent(ctx)
+	if err != nil {
+		return fmt.Errorf("housekeeping: %w", err)
+	}
 	var errs []error
-	failed := func(what string, err error) {
-		if err != nil {
-			errs = append(errs, fmt.Errorf("housekeeping: %s: %w", what, err))
+	for _, look := range []struct {
+		what string
+		look func(context.Context, extent, *SweepReport) error
+	}{
+		{"claims", s.sweepClaims},
+		{"what is new", s.sweepNews},
+		{"due jobs", s.sweepDue},
+		{"older documents", s.sweepOlder},
+		{"all there is", s.sweepWalk},
+		{"consumers", s.sweepConsumers},
+	} {
+		if err := look.look(ctx, stream, rep); err != nil {
+			errs = append(errs, fmt.Errorf("housekeeping: %s: %w", look.what, err))
+		}
+		if ctx.Err() != nil {
+			break // the others would only say the same
 		}
 	}
-	failed("claims", s.sweepRunning(ctx, &rep))
-	// Everything that waits is read anew from time to time: what was there, and gone, may be back.
-	began := time.Now()
-	again := began.Sub(s.sweep.readAt) >= sweepShare*s.sweep.readTook
-	if again {
-		s.sweep.upTo, s.sweep.due = 0, nil
-	}
-	failed("due jobs", s.sweepDue(ctx, &rep))
-	if again {
-		failed("alarms", s.sweepAlarms(ctx, &rep))
-		s.sweep.readAt, s.sweep.readTook = time.Now(), time.Since(began)
-	}
-	failed("acked messages", s.sweepAcked(ctx, &rep))
-	return rep, errors.Join(errs...)
+	return errors.Join(errs...)
 }
 
 // each has something done for every job of a batch. One that cannot be mended does not keep the others from it:
@@ -106,231 +135,20 @@ func each(ctx context.Context, docs map[string][]record, mend func(tail string, 
 	return first
 }
 
-// scan reads the stream's messages of one state from a sequence on, in batches, and answers where to go on.
-func (s *Store) scan(ctx context.Context, st state, from uint64, each func([]record) error) (uint64, error) {
-	for {
-		c, err := s.read.get(ctx, directRequest{
-			Seq: max(from, 1), NextFor: s.names.stateFilter(st), Batch: sweepBatch, MaxBytes: sweepBytes,
-		})
-		if errors.Is(err, errRetry) {
-			if err := sleep(ctx, 10*time.Millisecond); err != nil {
-				return from, err
-			}
-			continue
-		}
-		if err != nil {
-			return from, err
-		}
-		if len(c.msgs) == 0 {
-			return from, nil
-		}
-		recs := make([]record, len(c.msgs))
-		for i, m := range c.msgs {
-			recs[i] = s.names.record(m)
-		}
-		from = recs[len(recs)-1].seq + 1
-		if err := each(recs); err != nil {
-			return from, err
-		}
-		if left, err := strconv.Atoi(header(c.end, "Nats-Num-Pending")); err == nil && left == 0 {
-			return from, nil
-		}
-	}
-}
-
-// sweepRunning looks at all claims: there are no more of them than the fleet runs jobs.
-func (s *Store) sweepRunning(ctx context.Context, rep *SweepReport) error {
-	seen := make(map[uint64]bool)
+// inspect reads the documents of jobs, in parts, and has something done for each job that has any.
+func (s *Store) inspect(ctx context.Context, tails []string, mend func(tail string, recs []record) error) error {
 	var failed error
-	_, err := s.scan(ctx, stateRunning, 1, func(claims []record) error {
-		tails := make([]string, 0, len(claims))
-		for i := range claims {
-			tails = append(tails, claims[i].tail)
-		}
-		docs, _, err := s.documents(ctx, tails)
+	for len(tails) > 0 {
+		n := min(len(tails), maxFilters)
+		docs, _, err := s.documents(ctx, tails[:n])
 		if err != nil {
 			return err
 		}
-		failed = cmp.Or(failed, each(ctx, docs, func(t string, recs []record) error {
-			return s.sweepJob(ctx, t, recs, seen, rep)
-		}))
-		return ctx.Err()
-	})
-	s.sweep.older = seen
-	return cmp.Or(err, failed)
-}
-
-// sweepJob mends one job that has a claim.
-func (s *Store) sweepJob(ctx context.Context, tail string, recs []record, seen map[uint64]bool, rep *SweepReport) error {
-	n := newest(recs)
-	if n == nil {
-		return nil
-	}
-	if n.bad != nil { // nobody of ours writes such a thing; it harms nobody, but somebody should know
-		if seen[n.seq] = true; !s.sweep.older[n.seq] {
-			s.log.Error().Str("job", tail).Str("state", string(n.state)).Err(n.bad).Msg("housekeeping: a document that is no job")
-		}
-		return nil
-	}
-	if n.state != stateRunning {
-		return s.sweepOlder(ctx, recs, seen, rep)
-	}
-	for i := range recs {
-		if recs[i].state == stateReady {
-			return nil // its redelivery does what is to be done
-		}
-	}
-	if !n.lapsed(s.Now()) {
-		return nil
-	}
-	until, err := s.reported(ctx, n)
-	if err != nil || s.Now().Before(until) {
-		return err
-	}
-	// Only the leader's word counts before an attempt is taken from somebody.
-	if recs, err = s.fromLeader(ctx, tail); err != nil {
-		return err
-	}
-	now := newest(recs)
-	if now == nil || now.seq != n.seq || len(recs) != 1 {
-		return nil
-	}
-	return s.revive(ctx, tail, now, rep)
-}
-
-// revive goes on with a job whose ready message is gone, and whose holder is too.
-func (s *Store) revive(ctx context.Context, tail string, n *record, rep *SweepReport) error {
-	writer, at := newWriter(), s.Now()
-	w := write{tail: tail, guard: n.seq}
-	switch {
-	case n.Job.CancelRequested:
-		w.state = stateCancelled
-	case n.Job.Attempts >= n.Job.MaxAttempts:
-		w.state = stateDead
-	default:
-		w.state = stateReady
-	}
-	d := n.document.endLost(writer, w.state, at)
-	if w.state == stateReady {
-		d.Job.WorkerID = ""
-		d.Job.RunAt = job.Millis(at)
-	} else {
-		w.ttl = s.cfg.Retention.of(w.state)
-	}
-	w.doc = &d
-	_, err := s.put(ctx, w)
-	if errors.Is(err, job.ErrTooLarge) {
-		_, _, err = s.endTooLarge(ctx, tail, []record{*n}, err)
-	}
-	if err != nil {
-		if errors.Is(err, errGuard) || retryable(err) {
-			return nil // the next round looks again
-		}
-		return err
-	}
-	rep.LostReady++
-	s.log.Warn().Str("job", n.job().Key().String()).Str("holder", n.Job.WorkerID).Str("now", string(w.state)).
-		Msg("housekeeping: a claim had lost its ready message and its holder")
-	if err := s.at(AfterSweepWrite); err != nil {
-		return err
-	}
-	return s.remove(ctx, n.seq)
-}
-
-// sweepOlder deletes documents that are older than their job's newest, unless they may be about to be: whoever
-// wrote the newest one deletes them right after.
-func (s *Store) sweepOlder(ctx context.Context, recs []record, seen map[uint64]bool, rep *SweepReport) error {
-	n := newest(recs)
-	for i := range recs {
-		r := &recs[i]
-		if r.Rev >= n.Rev || r.state == stateReady {
-			continue // a ready message is delivered again, and cleaned up then
-		}
-		if !s.sweep.older[r.seq] {
-			seen[r.seq] = true
-			continue
-		}
-		if err := s.remove(ctx, r.seq); err != nil {
-			return err
-		}
-		rep.Older++
-		s.log.Info().Str("job", r.job().Key().String()).Str("state", string(r.state)).Uint64("rev", r.Rev).
-			Msg("housekeeping: deleted a document older than its job's newest")
-	}
-	return nil
-}
-
-// sweepDue moves due documents whose alarm was lost.
-func (s *Store) sweepDue(ctx context.Context, rep *SweepReport) error {
-	sw := &s.sweep
-	next, err := s.scan(ctx, stateDue, sw.upTo, func(recs []record) error {
-		for i := range recs {
-			if r := &recs[i]; r.bad == nil {
-				heap.Push(&sw.due, dueEntry{r.Job.RunAt, r.tail})
-			}
-		}
-		return nil
-	})
-	sw.upTo = next
-	if err != nil {
-		return err
-	}
-	late := s.Now().Add(-lateDue)
-	var failed error
-	for len(sw.due) > 0 && sw.due[0].at.Before(late) {
-		var tails []string
-		for len(sw.due) > 0 && sw.due[0].at.Before(late) && len(tails) < maxFilters {
-			tails = append(tails, heap.Pop(&sw.due).(dueEntry).tail)
-		}
-		docs, _, err := s.documents(ctx, tails)
-		if err != nil {
-			for _, t := range tails {
-				heap.Push(&sw.due, dueEntry{late.Add(-time.Second), t})
-			}
-			return err
-		}
-		failed = cmp.Or(failed, each(ctx, docs, func(t string, recs []record) error {
-			err := s.sweepLate(ctx, t, recs, late, rep)
-			if err != nil { // again in a while
-				heap.Push(&sw.due, dueEntry{s.Now(), t})
-			}
-			return err
-		}))
+		failed = cmp.Or(failed, each(ctx, docs, mend))
 		if ctx.Err() != nil {
 			return cmp.Or(failed, ctx.Err())
 		}
+		tails = tails[n:]
 	}
 	return failed
-}
-
-// sweepLate moves one due document that is late, and takes its alarm along.
-func (s *Store) sweepLate(ctx context.Context, tail string, recs []record, late time.Time, rep *SweepReport) error {
-	n := newest(recs)
-	if n == nil || n.bad != nil {
-		return nil
-	}
-	if n.state != stateDue {
-		// Its wake moved it, and was gone before it deleted what it had moved.
-		for i := range recs {
-			if r := &recs[i]; r.state == stateDue && r.Rev < n.Rev {
-				rep.Older++
-				return s.remove(ctx, r.seq)
-			}
-		}
-		return nil
-	}
-	if !n.Job.RunAt.Before(late) {
-		return nil // set to another instant meanwhile; that one was read as well
-	}
-	purge := ""
-	if n.Writer != "" { // a plain producer sets no alarm
-		purge = s.names.alarm(tail, n.Writer)
-	}
-	if err := s.moveDue(ctx, tail, recs, purge); err != nil {
-		return err
-	}
-	rep.LateDue++
-	s.log.Warn().Str("job", n.job().Key().String()).Time("due", n.Job.RunAt).
-		Msg("housekeeping: moved a due job that no alarm had moved")
-	return nil
 }

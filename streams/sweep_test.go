@@ -208,7 +208,7 @@ func TestSweepDeletesADueDocumentThatWasMoved(t *testing.T) {
 	dying.awaitDeath()
 	_ = first
 	require.Len(t, n.docs(key), 2)
-	n.clock.offset.Add(int64(time.Minute))
+	n.clock.offset.Add(int64(time.Minute / 2))
 	require.Equal(t, SweepReport{Older: 1}, n.sweepUntil())
 	require.Len(t, n.docs(key), 1)
 	require.Equal(t, stateReady, n.docs(key)[0].state)

@@ -3,7 +3,6 @@ package streams
 import (
 	"context"
 	"errors"
-	"fmt"
 	"strings"
 	"time"
 
@@ -15,140 +14,142 @@ import (
 // told of them any more. They are harmless for as long as their jobs' newer documents stand, and bring their
 // jobs back to life once those expire. (Seen on 2.15.2 with kill -9 of an R1 stream's server.)
 
-// sweepShare bounds the part of its time that housekeeping spends on reading everything that waits anew: the
-// hundredth part.
-const sweepShare = 100
-
-// sweepAcked deals with the messages that a queue's consumers take for acked although they stand.
-func (s *Store) sweepAcked(ctx context.Context, rep *SweepReport) error {
-	stream, err := s.js.Stream(ctx, s.names.stream())
-	if err != nil {
-		return err
-	}
-	consumers := stream.ListConsumers(ctx)
-	var infos []*jetstream.ConsumerInfo
-	for info := range consumers.Info() { // to its end: the library's goroutine waits for whoever reads
-		infos = append(infos, info)
-	}
-	if err := consumers.Err(); err != nil {
-		return err
-	}
-	for _, info := range infos {
-		mend := s.sweepAckedReady
-		switch {
-		case strings.HasPrefix(info.Name, "wake-"):
-			mend = s.sweepAckedWake
-		case !strings.HasPrefix(info.Name, "ready-"):
+// sweepAcked deals with the messages that a queue's consumer takes for acked although they stand, and have for a while:
+// a replica may hear of an ack a little before it removes the message. Those that still have to stand longer it takes
+// down in still.
+func (s *Store) sweepAcked(ctx context.Context, info *jetstream.ConsumerInfo, still map[uint64]time.Time, rep *SweepReport) error {
+	for from := uint64(1); from <= info.AckFloor.Stream; {
+		m, err := s.next(ctx, info.Config.FilterSubject, from)
+		if err != nil {
+			return err
+		}
+		if m == nil || m.seq > info.AckFloor.Stream {
+			return nil
+		}
+		from = m.seq + 1
+		now := s.Now()
+		since, seen := s.sweep.consumers.acked[m.seq]
+		if !seen {
+			since = now
+		}
+		if still[m.seq] = since; now.Sub(since) < s.sweep.after.older {
 			continue
 		}
-		for from := uint64(1); from <= info.AckFloor.Stream; {
-			m, err := s.next(ctx, info.Config.FilterSubject, from)
-			if err != nil {
-				return err
-			}
-			if m == nil || m.seq > info.AckFloor.Stream {
-				break
-			}
-			from = m.seq + 1
-			if err := mend(ctx, m, rep); err != nil {
-				return err
-			}
+		undone := false
+		if strings.HasPrefix(info.Name, wakePrefix) {
+			// Should its document stand and be late, that one is found by itself.
+			undone, err = true, s.dropHint(ctx, m, "a wake that would not have been delivered")
+		} else {
+			undone, err = s.dispatchAnew(ctx, m, rep)
+		}
+		if err != nil {
+			return err
+		}
+		if undone {
+			rep.Undone++
 		}
 	}
 	return nil
 }
 
-// next reads the first message from a sequence on that filter matches; nil if there is none.
-func (s *Store) next(ctx context.Context, filter string, from uint64) (*message, error) {
-	c, err := s.read.get(ctx, directRequest{Seq: from, NextFor: filter, Batch: 1})
-	if err != nil || len(c.msgs) == 0 {
-		return nil, err
-	}
-	return &c.msgs[0], nil
-}
-
-// sweepAckedWake deletes a wake. Should its document stand and be late, that one is found by itself.
-func (s *Store) sweepAckedWake(ctx context.Context, m *message, rep *SweepReport) error {
-	rep.Undone++
-	return s.remove(ctx, m.seq)
-}
-
-// sweepAckedReady deletes a ready message whose job has gone on. Where it is the job's newest document, nobody
-// will ever be handed it: it is written anew.
-func (s *Store) sweepAckedReady(ctx context.Context, m *message, rep *SweepReport) error {
+// dispatchAnew deals with a ready message that no consumer will deliver: where its job has gone on it is deleted, where
+// it is the job's newest document it is written anew, and a claim of it that nobody reports goes on as a lost one, which
+// is counted as such. It answers whether it did something else.
+func (s *Store) dispatchAnew(ctx context.Context, m *message, rep *SweepReport) (bool, error) {
 	r := s.names.record(*m)
 	if r.bad != nil {
-		return nil
+		s.tellOf(&r, rep)
+		return false, nil
 	}
 	recs, err := s.fromLeader(ctx, r.tail)
 	if err != nil {
-		return err
+		return false, err
 	}
 	n := newest(recs)
 	switch {
 	case n == nil || !holds(recs, m.seq): // a replica that is behind had it
-		return nil
+		return false, nil
 	case n.seq == m.seq:
 		d := n.next(newWriter())
-		d.ClaimFirst = true // whoever acked it may have begun
-		if _, err := s.put(ctx, write{tail: r.tail, state: stateReady, doc: &d, guard: last(recs)}); err != nil {
-			if errors.Is(err, errGuard) || retryable(err) {
-				return nil // the next round looks again
-			}
-			return err
+		d.ClaimFirst = true // whoever had it may have begun
+		_, err := s.put(ctx, write{tail: r.tail, state: stateReady, doc: &d, guard: last(recs)})
+		if errors.Is(err, errGuard) || retryable(err) {
+			return false, nil // the next round looks again
+		}
+		if err != nil {
+			return false, err
 		}
 		s.log.Warn().Stringer("job", n.job().Key()).Msg("housekeeping: a ready job would not have been delivered; written anew")
+		return true, nil
 	case n.state == stateRunning:
-		if !n.lapsed(s.Now()) {
-			return nil
+		if abandoned, err := s.abandoned(ctx, n, 0); err != nil || !abandoned {
+			return false, err
 		}
-		if until, err := s.reported(ctx, n); err != nil || s.Now().Before(until) {
-			return err
-		}
-		return s.revive(ctx, r.tail, n, rep)
-	default:
-		if err := s.remove(ctx, m.seq); err != nil {
-			return err
-		}
+		return false, s.revive(ctx, r.tail, recs, rep)
+	}
+	if err := s.remove(ctx, m.seq); err != nil {
+		return false, err
+	}
+	s.log.Info().Stringer("job", n.job().Key()).Str("now", string(n.state)).
+		Msg("housekeeping: deleted a ready message whose job has gone on")
+	return true, nil
+}
+
+// abandoned reports whether a claim lapsed so long ago, and nobody says that he runs it.
+func (s *Store) abandoned(ctx context.Context, n *record, ago time.Duration) (bool, error) {
+	if !n.lapsed(s.Now().Add(-ago)) {
+		return false, nil
+	}
+	until, err := s.reported(ctx, n)
+	return err == nil && !s.Now().Before(until), err
+}
+
+// sweepAlarm deletes an alarm that is long past its instant: either it was lost to the server's timers, and its
+// document has been found by itself, or it has none.
+func (s *Store) sweepAlarm(ctx context.Context, m *message, now time.Time, rep *SweepReport) error {
+	at, err := time.Parse(time.RFC3339Nano, strings.TrimPrefix(header(m.header, jetstream.ScheduleHeader), "@at "))
+	what := "an alarm that has not fired"
+	if err != nil { // it cannot fire, and nothing looks at it
+		s.log.Error().Str("subject", m.subject).Bytes("body", m.data[:min(len(m.data), 200)]).
+			Msg("housekeeping: a message that is no alarm stands on the alarms' subjects")
+		what = "a message that is no alarm"
+	} else if !at.Before(now.Add(-2 * lateDue)) {
+		return nil
+	}
+	if err := s.dropHint(ctx, m, what); err != nil {
+		return err
 	}
 	rep.Undone++
 	return nil
 }
 
-// sweepAlarms deletes alarms that are long past their instant: either they were lost to the server's timers, and
-// their documents have been found by themselves, or they have none.
-func (s *Store) sweepAlarms(ctx context.Context, rep *SweepReport) error {
-	late := s.Now().Add(-2 * lateDue)
-	for from := uint64(1); ; {
-		c, err := s.read.get(ctx, directRequest{
-			Seq: from, NextFor: s.names.ns + ".alarm.>", Batch: sweepBatch, MaxBytes: sweepBytes,
-		})
-		if err != nil && !errors.Is(err, errRetry) {
-			return fmt.Errorf("reading alarms: %w", err)
-		}
-		if err != nil {
-			if err := sleep(ctx, 10*time.Millisecond); err != nil {
-				return err
-			}
+// sweepWakes deletes old wakes for which there is nothing to do any more. A due document that is late needs none.
+func (s *Store) sweepWakes(ctx context.Context, wakes []*message, tails []string, rep *SweepReport) error {
+	asleep := make(map[string]bool)
+	err := s.inspect(ctx, tails, func(tail string, recs []record) error {
+		asleep[tail] = decideWake(recs, s.Now()) != wakeNothing
+		return nil
+	})
+	if err != nil {
+		return err
+	}
+	for i, m := range wakes {
+		if asleep[tails[i]] {
 			continue
 		}
-		if len(c.msgs) == 0 {
-			return nil
+		if err := s.dropHint(ctx, m, "a wake for which there was nothing to do"); err != nil {
+			return err
 		}
-		for i := range c.msgs {
-			m := &c.msgs[i]
-			from = m.seq + 1
-			at, err := time.Parse(time.RFC3339Nano, strings.TrimPrefix(header(m.header, jetstream.ScheduleHeader), "@at "))
-			if err != nil { // it cannot fire, and nothing looks at it
-				s.log.Error().Str("subject", m.subject).Bytes("body", m.data[:min(len(m.data), 200)]).
-					Msg("housekeeping: deleted a message that is no alarm from the alarms' subjects")
-			} else if !at.Before(late) {
-				continue
-			}
-			if err := s.remove(ctx, m.seq); err != nil {
-				return err
-			}
-			rep.Undone++
-		}
+		rep.Undone++
 	}
+	return nil
+}
+
+// dropHint deletes an alarm or a wake.
+func (s *Store) dropHint(ctx context.Context, m *message, what string) error {
+	if err := s.remove(ctx, m.seq); err != nil {
+		return err
+	}
+	s.log.Info().Str("subject", m.subject).Msg("housekeeping: deleted " + what)
+	return nil
 }

@@ -5,6 +5,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"maps"
 	"slices"
 	"strconv"
 	"strings"
@@ -105,12 +106,25 @@ func (s *Store) ensureStream(ctx context.Context) error {
 	want := s.streamConfig()
 	stream, err := s.js.Stream(ctx, want.Name)
 	if errors.Is(err, jetstream.ErrStreamNotFound) {
-		return s.createStream(ctx, want)
+		if err := s.createStream(ctx, want); err != nil {
+			return err
+		}
+		return s.ensureCounts(ctx)
 	}
 	if err != nil {
 		return fmt.Errorf("streams: looking for stream %s: %w", want.Name, err)
 	}
-	have := stream.CachedInfo().Config
+	if err := s.checkStream(ctx, stream.CachedInfo().Config, want); err != nil {
+		return err
+	}
+	if s.cfg.Manage == ManageVerify {
+		return nil
+	}
+	return s.ensureCounts(ctx)
+}
+
+// checkStream compares the stream that is there with what jetcrew would make.
+func (s *Store) checkStream(ctx context.Context, have, want jetstream.StreamConfig) error {
 	if !slices.Equal(slices.Sorted(slices.Values(have.Subjects)), slices.Sorted(slices.Values(want.Subjects))) {
 		return fmt.Errorf("streams: %w: stream %s has subjects %s, want %s: it belongs to something else, or was changed by hand",
 			ErrTopology, want.Name, strings.Join(have.Subjects, " "), strings.Join(want.Subjects, " "))
@@ -236,48 +250,44 @@ const wakeWait = 5 * time.Second
 
 // ensureQueue makes a queue's consumers where they are missing, unless it is known that they are there.
 func (s *Store) ensureQueue(ctx context.Context, queue string) error {
-	s.mu.Lock()
-	known := s.queues[queue]
-	s.mu.Unlock()
-	if known {
+	if s.queues.uses(queue) {
 		return nil
 	}
-	if _, err := s.openQueue(ctx, queue, 0); err != nil {
-		return err
-	}
-	return nil
+	_, err := s.openQueue(ctx, queue, 0)
+	return err
 }
 
-// queueInfo is how a queue's consumer is set.
-type queueInfo struct {
-	lease   time.Duration
-	limited bool // the fleet may run only so many of its jobs at a time
-}
-
-// openQueue finds, checks or makes a queue's consumers. A lease of 0 takes what is there, or the store's.
+// openQueue finds, checks or makes a queue's consumers. A lease of 0 takes what is there, or the store's. One that was
+// there is made again as it was last seen.
 func (s *Store) openQueue(ctx context.Context, queue string, lease time.Duration) (queueInfo, error) {
-	have, err := s.ensureConsumer(ctx,
-		s.consumerConfig(s.names.readyConsumer(queue), s.names.readyFilter(queue), cmp.Or(lease, s.cfg.Lease)))
+	last := s.queues.last(queue)
+	last.ackWait = cmp.Or(last.ackWait, lease, s.cfg.Lease)
+	have, err := s.ensureConsumer(ctx, s.readyConfig(queue, last))
 	if err != nil {
 		return queueInfo{}, err
 	}
 	if _, err := s.ensureConsumer(ctx, s.consumerConfig(s.names.wakeConsumer(queue), s.names.wakeFilter(queue), wakeWait)); err != nil {
 		return queueInfo{}, err
 	}
-	if lease != 0 && have.AckWait != lease {
+	info := readInfo(have)
+	if lease != 0 && info.ackWait != lease && info.lease() != lease {
 		s.report([]Drift{{Name: have.Durable, Field: "ack_wait", Want: lease.String(), Have: have.AckWait.String()}})
 	}
-	s.mu.Lock()
-	s.queues[queue] = true
-	s.mu.Unlock()
-	return queueInfo{lease: have.AckWait, limited: have.MaxAckPending > 0}, nil
+	s.queues.learn(queue, info, true)
+	return info, nil
 }
 
 // forgetQueue has a queue's consumers looked for again, because one seems to be gone.
-func (s *Store) forgetQueue(queue string) {
-	s.mu.Lock()
-	delete(s.queues, queue)
-	s.mu.Unlock()
+func (s *Store) forgetQueue(queue string) { s.queues.forget(queue) }
+
+// readyConfig is a queue's ready consumer.
+func (s *Store) readyConfig(queue string, info queueInfo) jetstream.ConsumerConfig {
+	cfg := s.consumerConfig(s.names.readyConsumer(queue), s.names.readyFilter(queue), info.ackWait)
+	if info.limit > 0 {
+		cfg.MaxAckPending = info.limit
+	}
+	cfg.Metadata = info.metadata(queue)
+	return cfg
 }
 
 // ensureConsumer finds, checks or makes one consumer. A request that nobody answers, as it happens while a cluster
@@ -313,19 +323,35 @@ func (s *Store) ensureConsumerOnce(ctx context.Context, want jetstream.ConsumerC
 		return want, fmt.Errorf("streams: %w: consumer %s has filter %q and ack policy %s, want %q and %s: delete it, and it is made anew",
 			ErrTopology, want.Durable, have.FilterSubject, have.AckPolicy, want.FilterSubject, want.AckPolicy)
 	}
+	return s.mendConsumer(ctx, have, want)
+}
+
+// mendConsumer changes what would lose jobs, and adds the name of a queue where it cannot be told otherwise.
+func (s *Store) mendConsumer(ctx context.Context, have, want jetstream.ConsumerConfig) (jetstream.ConsumerConfig, error) {
+	fixed := have
+	var drift []Drift
 	if have.MaxDeliver != want.MaxDeliver {
-		d := Drift{Name: want.Durable, Field: "max_deliver", Want: "-1", Have: strconv.Itoa(have.MaxDeliver)}
-		if s.cfg.Manage == ManageCreate {
-			fixed := have
-			fixed.MaxDeliver = want.MaxDeliver
-			if _, err := s.js.UpdateConsumer(ctx, s.names.stream(), fixed); err != nil {
-				return want, fmt.Errorf("streams: %w: mending consumer %s: %w", ErrTopology, want.Durable, err)
-			}
-			d.Mended = true
-			have = fixed
-		}
-		s.report([]Drift{d})
+		fixed.MaxDeliver = want.MaxDeliver
+		drift = []Drift{{
+			Name: want.Durable, Field: "max_deliver", Want: "-1", Have: strconv.Itoa(have.MaxDeliver), Mended: s.cfg.Manage == ManageCreate,
+		}}
 	}
+	queue := want.Metadata[metaQueue]
+	nameless := have.Metadata[metaQueue] != queue && strings.HasPrefix(queueToken(queue), hashMark)
+	if nameless {
+		fixed.Metadata = maps.Clone(have.Metadata)
+		if fixed.Metadata == nil {
+			fixed.Metadata = make(map[string]string)
+		}
+		fixed.Metadata[metaQueue] = queue
+	}
+	if s.cfg.Manage == ManageCreate && (nameless || drift != nil) {
+		if _, err := s.js.UpdateConsumer(ctx, s.names.stream(), fixed); err != nil {
+			return want, fmt.Errorf("streams: %w: mending consumer %s: %w", ErrTopology, want.Durable, err)
+		}
+		have = fixed
+	}
+	s.report(drift)
 	return have, nil
 }
 

@@ -31,6 +31,9 @@ func complete(cmd *cobra.Command) {
 }
 
 func completeFlag(cmd *cobra.Command, f *pflag.Flag) {
+	if _, known := cmd.GetFlagCompletionFunc(f.Name); known {
+		return // the command knows best
+	}
 	values := cobra.NoFileCompletions
 	switch {
 	case f.Value.Type() == "bool", isOneOf(f.Name, fileFlags):
@@ -38,7 +41,7 @@ func completeFlag(cmd *cobra.Command, f *pflag.Flag) {
 	case isOneOf(f.Name, dirFlags):
 		values = completeDirs
 	case f.Name == "builtin":
-		values = completeBuiltins
+		values = completeList(builtinTypes)
 	case f.Name == "log-level":
 		values = cobra.FixedCompletions(logLevels, cobra.ShellCompDirectiveNoFileComp)
 	}
@@ -51,16 +54,25 @@ func completeDirs(*cobra.Command, []string, string) ([]cobra.Completion, cobra.S
 	return nil, cobra.ShellCompDirectiveFilterDirs
 }
 
-// completeBuiltins completes the last of a list that is separated by commas.
-func completeBuiltins(_ *cobra.Command, _ []string, typed string) ([]cobra.Completion, cobra.ShellCompDirective) {
-	before := typed[:strings.LastIndexByte(typed, ',')+1]
-	var out []cobra.Completion
-	for _, t := range builtinTypes {
-		if !isOneOf(t, strings.ReplaceAll(before, ",", " ")) {
-			out = append(out, before+t)
-		}
+// offer has a shell complete a flag's value, or the last of a list of values that is separated by commas.
+func offer(cmd *cobra.Command, flag string, values []string) {
+	if err := cmd.RegisterFlagCompletionFunc(flag, completeList(values)); err != nil {
+		panic(err) // the flag is the command's own, and seen once
 	}
-	return out, cobra.ShellCompDirectiveNoFileComp | cobra.ShellCompDirectiveNoSpace
+}
+
+// completeList completes the last of a list that is separated by commas.
+func completeList(values []string) cobra.CompletionFunc {
+	return func(_ *cobra.Command, _ []string, typed string) ([]cobra.Completion, cobra.ShellCompDirective) {
+		before := typed[:strings.LastIndexByte(typed, ',')+1]
+		var out []cobra.Completion
+		for _, v := range values {
+			if !isOneOf(v, strings.ReplaceAll(before, ",", " ")) {
+				out = append(out, before+v)
+			}
+		}
+		return out, cobra.ShellCompDirectiveNoFileComp | cobra.ShellCompDirectiveNoSpace
+	}
 }
 
 // isOneOf reports whether a word is in a list of words.

@@ -70,7 +70,7 @@ had none at that instant.`,
 		},
 	}
 	cmd.Flags().IntVar(&f.maxFiles, "max-files", 2000, "most files to take")
-	cmd.Flags().DurationVar(&f.timeout, "timeout", 2*time.Minute, "how long all of it may take")
+	durationFlag(cmd.Flags(), &f.timeout, "timeout", 2*time.Minute, "how long all of it may take")
 	cmd.Flags().BoolVar(&f.json, "json", false, "print the summary as JSON")
 	return cmd
 }

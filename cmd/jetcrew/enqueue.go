@@ -71,16 +71,16 @@ retry {base, max}. All lines are checked before the first job is put in.`,
 	fl.StringVar(&f.spec.Queue, "queue", job.DefaultQueue, "queue to put it on")
 	fl.StringVar(&f.spec.Space, "space", job.DefaultSpace, "space (tenant) it belongs to")
 	fl.StringVar(&f.spec.Environment, "environment", job.DefaultEnvironment, "environment it belongs to")
-	fl.DurationVar(&f.spec.Delay, "delay", 0, "how long it waits first")
+	durationFlag(fl, &f.spec.Delay, "delay", 0, "how long it waits first")
 	fl.StringVar(&f.dueAt, "due-at", "", "instant it waits for, such as 2030-01-31T09:00:00Z")
 	fl.IntVar(&f.spec.MaxAttempts, "max-attempts", job.DefaultMaxAttempts, "how often it is tried")
-	fl.DurationVar(&f.spec.Timeout, "timeout", 0, "how long one attempt may take (0: no limit)")
+	durationFlag(fl, &f.spec.Timeout, "timeout", 0, "how long one attempt may take (0: no limit)")
 	fl.StringVar(&f.deadline, "deadline", "", "instant past which it is not tried any more")
 	fl.StringVar(&f.file, "file", "", "file with one job a line (- for stdin)")
 	fl.BoolVar(&f.all, "all", false, "with --file: put in all jobs or none, at most 1,000")
 	fl.BoolVar(&f.json, "json", false, "print JSON")
 	fl.BoolVar(&f.wait, "wait", false, "wait for the job's end, print its result, and exit as it ended")
-	fl.DurationVar(&f.waitTimeout, "wait-timeout", 0, "with --wait: how long (0: as long as it takes)")
+	durationFlag(fl, &f.waitTimeout, "wait-timeout", 0, "with --wait: how long (0: as long as it takes)")
 	return cmd
 }
 

@@ -101,8 +101,8 @@ func (a *app) connect(ctx context.Context, cfg *config.Config, log zerolog.Logge
 			Manage:    streams.Manage(cfg.Manage),
 			Lease:     cfg.Lease,
 			Retention: streams.Retention{
-				Succeeded: cfg.RetentionSucceeded, Cancelled: cfg.RetentionCancelled,
-				Dead: cfg.RetentionDead, Failed: cfg.RetentionFailed,
+				Succeeded: time.Duration(cfg.RetentionSucceeded), Cancelled: time.Duration(cfg.RetentionCancelled),
+				Dead: time.Duration(cfg.RetentionDead), Failed: time.Duration(cfg.RetentionFailed),
 			},
 		},
 	})
@@ -110,6 +110,11 @@ func (a *app) connect(ctx context.Context, cfg *config.Config, log zerolog.Logge
 
 // withClient runs fn of a one-shot command with a connection and a bounded context. A signal ends it.
 func (a *app) withClient(cmd *cobra.Command, timeout time.Duration, fn func(context.Context, *client.Client) error) error {
+	return a.withClientLogging(cmd, timeout, a.quietLogger, fn)
+}
+
+// withClientLogging is withClient with a logger of the caller's.
+func (a *app) withClientLogging(cmd *cobra.Command, timeout time.Duration, logger func(*config.Config) zerolog.Logger, fn func(context.Context, *client.Client) error) error {
 	cfg, err := a.settings(cmd)
 	if err != nil {
 		return err
@@ -118,7 +123,7 @@ func (a *app) withClient(cmd *cobra.Command, timeout time.Duration, fn func(cont
 	defer cancel()
 	ctx, stop := a.untilSignal(ctx)
 	defer stop()
-	c, err := a.connect(ctx, cfg, a.quietLogger(cfg))
+	c, err := a.connect(ctx, cfg, logger(cfg))
 	if err != nil {
 		return err
 	}

@@ -34,7 +34,7 @@ with 200, with 1 otherwise. It is what a container without a shell checks itself
 			return askHealth(target, timeout)
 		},
 	}
-	cmd.Flags().DurationVar(&timeout, "timeout", 3*time.Second, "how long to wait for the answer")
+	durationFlag(cmd.Flags(), &timeout, "timeout", 3*time.Second, "how long to wait for the answer")
 	return cmd
 }
 

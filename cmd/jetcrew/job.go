@@ -6,7 +6,6 @@ import (
 	"strings"
 	"time"
 
-	"github.com/go-json-experiment/json/jsontext"
 	"github.com/jedib0t/go-pretty/v6/table"
 	"github.com/spf13/cobra"
 
@@ -17,11 +16,14 @@ import (
 func (a *app) newJob() *cobra.Command {
 	cmd := &cobra.Command{
 		Use:   "job",
-		Short: "Look at jobs",
+		Short: "Look at jobs, and steer them",
 		Args:  cobra.NoArgs,
 		RunE:  func(cmd *cobra.Command, _ []string) error { return cmd.Help() },
 	}
-	cmd.AddCommand(a.newJobGet(), a.newJobWait())
+	cmd.AddCommand(a.newJobList(), a.newJobGet(), a.newJobCounts(), a.newJobWait(), a.newJobWatch())
+	for _, o := range operations {
+		cmd.AddCommand(a.newOperation(o))
+	}
 	return cmd
 }
 
@@ -65,16 +67,10 @@ record exactly as it is. Exits with 3 if there is no such job.`,
 }
 
 func (a *app) printJob(j *job.Job) error {
-	b, err := job.Encode(j)
-	if err != nil {
-		return fmt.Errorf("write %s as JSON: %w", j.Key(), err)
+	if err := a.printJSON(j); err != nil {
+		return fmt.Errorf("%s: %w", j.Key(), err)
 	}
-	v := jsontext.Value(b)
-	if err := v.Indent(); err != nil {
-		return fmt.Errorf("write %s as JSON: %w", j.Key(), err)
-	}
-	_, err = fmt.Fprintf(a.stdout, "%s\n", v)
-	return err
+	return nil
 }
 
 // showJob prints a record for a person.

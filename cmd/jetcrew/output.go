@@ -4,6 +4,10 @@ import (
 	"fmt"
 	"io"
 	"sync"
+
+	"github.com/go-json-experiment/json/jsontext"
+
+	"github.com/jetcrew/jetcrew/pkg/job"
 )
 
 // checkedWriter remembers the first write that failed, and makes no more: no command has to look at each of its
@@ -42,4 +46,28 @@ func (w *checkedWriter) Fd() uintptr {
 		return f.Fd()
 	}
 	return ^uintptr(0)
+}
+
+// printJSON prints v as the documents are written, indented.
+func (a *app) printJSON(v any) error {
+	b, err := job.Encode(v)
+	if err != nil {
+		return fmt.Errorf("write JSON: %w", err)
+	}
+	text := jsontext.Value(b)
+	if err := text.Indent(); err != nil {
+		return fmt.Errorf("write JSON: %w", err)
+	}
+	_, err = fmt.Fprintf(a.stdout, "%s\n", text)
+	return err
+}
+
+// printJSONLine prints v on one line.
+func (a *app) printJSONLine(v any) error {
+	b, err := job.Encode(v)
+	if err != nil {
+		return fmt.Errorf("write JSON: %w", err)
+	}
+	_, err = fmt.Fprintf(a.stdout, "%s\n", b)
+	return err
 }

@@ -36,6 +36,13 @@ func (p *progress) set(n int) {
 	}
 }
 
+// expect says how far the bar goes, where that is not known from the beginning.
+func (p *progress) expect(total int) {
+	if p.bar != nil && !p.stopped {
+		p.bar.SetTotal(int64(total), false)
+	}
+}
+
 // printf writes a line above the bar.
 func (p *progress) printf(format string, args ...any) { fmt.Fprintf(p.out, format, args...) }
 

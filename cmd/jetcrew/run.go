@@ -28,6 +28,9 @@ const (
 	exitJobDead      = 5
 	exitJobCancelled = 6
 	exitWaited       = 7
+
+	// Of commands that change something.
+	exitUnchanged = 8
 )
 
 const rootHelp = `jetcrew runs background jobs on NATS JetStream, with no other server.
@@ -39,7 +42,8 @@ Exit codes:
   0  done
   1  it failed, or was interrupted
   2  wrong usage: a flag, an argument, a setting or an input file
-  3  there is no such job
+  3  there is no such job, or no such queue
+  8  nothing was changed: the state of the job or queue does not allow it
 and of commands that wait for a job:
   4  the job failed (it was refused)
   5  the job is dead
@@ -52,6 +56,8 @@ const rootExample = `  # a server, a worker and example handlers in one process
   # in another terminal
   jetcrew enqueue echo --id hello --input '{"hello":"world"}'
   jetcrew job get hello
+  jetcrew job list
+  jetcrew queue list
 
   # the whole of it on your own files, with a worker killed in the middle
   jetcrew demo .`
@@ -98,8 +104,10 @@ func (a *app) run(args []string) int {
 		return exitWaited
 	case !a.started, isUsage(err):
 		return exitUsage
-	case errors.Is(err, job.ErrNotFound):
+	case errors.Is(err, job.ErrNotFound), errors.Is(err, job.ErrNoQueue):
 		return exitNoJob
+	case errors.As(err, new(unchangedError)), errors.Is(err, job.ErrNotRequeuable), errors.Is(err, job.ErrQueueInUse):
+		return exitUnchanged
 	default:
 		return exitFailure
 	}
@@ -123,7 +131,7 @@ func (a *app) newRoot() *cobra.Command {
 	root.SetOut(a.stdout)
 	root.SetErr(a.stderr)
 	addGlobalFlags(root)
-	root.AddCommand(a.newDev(), a.newWork(), a.newSchedule(), a.newServe(), a.newSetup(), a.newHealth(), a.newEnqueue(), a.newJob(), a.newBench(), a.newDemo(), a.newDemoWorker(), a.newConfig(), a.newVersion())
+	root.AddCommand(a.newDev(), a.newWork(), a.newSchedule(), a.newServe(), a.newSetup(), a.newHealth(), a.newEnqueue(), a.newJob(), a.newQueue(), a.newWorker(), a.newBench(), a.newDemo(), a.newDemoWorker(), a.newConfig(), a.newVersion())
 	complete(root)
 	return root
 }

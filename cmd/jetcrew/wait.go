@@ -74,7 +74,7 @@ JSON. With --json it prints the whole record.
 	f := cmd.Flags()
 	f.StringVar(&key.Space, "space", job.DefaultSpace, "space of the job")
 	f.StringVar(&key.Queue, "queue", "", "queue of the job (needed only if several queues have this id)")
-	f.DurationVar(&timeout, "timeout", 0, "how long to wait (0: as long as it takes)")
+	durationFlag(f, &timeout, "timeout", 0, "how long to wait (0: as long as it takes)")
 	f.BoolVar(&asJSON, "json", false, "print the record as JSON")
 	return cmd
 }

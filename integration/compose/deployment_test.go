@@ -15,6 +15,8 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"github.com/jetcrew/jetcrew/integration/natstest"
+	"github.com/jetcrew/jetcrew/pkg/job"
+	"github.com/jetcrew/jetcrew/streams"
 )
 
 // deployment is docker-compose.yml as processes.
@@ -208,9 +210,12 @@ func testRoles(t *testing.T, d *deployment) {
 	manage := []string{
 		"$JS.API.STREAM.CREATE.OTHER", "$JS.API.STREAM.UPDATE.JETCREW_JOBS", "$JS.API.STREAM.DELETE.JETCREW_JOBS",
 		"$JS.API.STREAM.PURGE.JETCREW_JOBS", "$JS.API.STREAM.SNAPSHOT.JETCREW_JOBS", "$JS.API.STREAM.DELETE.KV_JETCREW_WORKERS",
-		"$JS.API.CONSUMER.CREATE.JETCREW_JOBS.other", "$JS.API.CONSUMER.DURABLE.CREATE.JETCREW_JOBS.other",
-		"$JS.API.CONSUMER.DELETE.JETCREW_JOBS.ready-default", "$JS.API.CONSUMER.PAUSE.JETCREW_JOBS.ready-default",
+		"$JS.API.CONSUMER.DURABLE.CREATE.JETCREW_JOBS.other", "$JS.API.CONSUMER.CREATE.KV_JETCREW_WORKERS.other",
 		"$SYS.REQ.SERVER.PING", "elsewhere",
+	}
+	queues := []string{
+		"$JS.API.CONSUMER.CREATE.JETCREW_JOBS.other", "$JS.API.CONSUMER.DELETE.JETCREW_JOBS.other",
+		"$JS.API.CONSUMER.PAUSE.JETCREW_JOBS.other",
 	}
 	pull := "$JS.API.CONSUMER.MSG.NEXT.JETCREW_JOBS.ready-default"
 	ack := "$JS.ACK.JETCREW_JOBS.ready-default.1.1.1.1.1"
@@ -221,7 +226,7 @@ func testRoles(t *testing.T, d *deployment) {
 	roles := map[string]role{
 		"worker": {
 			no:        []string{leader, "$JS.API.STREAM.INFO.KV_JETCREW_LEADER", "$JS.API.STREAM.MSG.DELETE.KV_JETCREW_WORKERS"},
-			subscribe: []string{"_INBOX_worker.x", "jetcrew.control.cancel.default.>"},
+			subscribe: []string{"_INBOX_worker.x", "jetcrew.control.cancel.default.>", "jetcrew.control.queue.*"},
 			deaf:      []string{"_INBOX_api.>", "_INBOX.>", ">", "jetcrew.job.>", "jetcrew.event.>"},
 		},
 		"scheduler": {
@@ -233,6 +238,12 @@ func testRoles(t *testing.T, d *deployment) {
 		"api": {
 			no:        []string{pull, ack, remove, end, leader, presence, "jetcrew.job.running.default.default.probe"},
 			subscribe: []string{"_INBOX_api.x"},
+			deaf:      []string{"_INBOX_worker.>", ">", "jetcrew.job.>"},
+		},
+		"operator": {
+			publish:   append([]string{"$JS.API.CONSUMER.LIST.JETCREW_JOBS", "jetcrew.control.cancel.default.default.probe"}, queues...),
+			no:        []string{pull, ack, leader, presence, "jetcrew.wake.default.default.probe"},
+			subscribe: []string{"_INBOX_operator.x", "jetcrew.event.>"},
 			deaf:      []string{"_INBOX_worker.>", ">", "jetcrew.job.>"},
 		},
 		"producer": {
@@ -255,6 +266,9 @@ func testRoles(t *testing.T, d *deployment) {
 		nc := d.connect(user)
 		for _, subject := range r.publish {
 			require.NoError(t, tryPublish(nc, subject), "%s may publish to %s", user, subject)
+		}
+		if user != "operator" {
+			r.no = append(r.no, queues...)
 		}
 		for _, subject := range append(r.no, manage...) {
 			require.ErrorIs(t, tryPublish(nc, subject), nats.ErrPermissionViolation, "%s may not publish to %s", user, subject)
@@ -288,9 +302,51 @@ func testRoles(t *testing.T, d *deployment) {
 	require.Equal(t, 0, p.ends(), p.out.String())
 	require.Contains(t, p.out.String(), `"succeeded"`)
 
+	testOperator(t, d)
+
 	s, err := jetStreamOf(d.connect("admin")).Stream(t.Context(), "JETCREW_JOBS")
 	require.NoError(t, err, "after all that the stream stands")
 	require.NotZero(t, s.CachedInfo().State.Msgs)
+}
+
+// testOperator does with the rights of an operator what an operator does, and has others look.
+func testOperator(t *testing.T, d *deployment) {
+	t.Helper()
+	store := func(user string) *streams.Store {
+		s, err := streams.Open(t.Context(), d.connect(user), streams.Config{Manage: streams.ManageVerify, Replicas: 3})
+		require.NoError(t, err)
+		t.Cleanup(s.Close)
+		return s
+	}
+	operator := store("operator")
+	limit := 7
+	q, err := operator.Configure(t.Context(), "default", job.QueueSettings{
+		Concurrency: &limit, Retention: map[job.Status]time.Duration{job.Dead: time.Hour},
+	})
+	require.NoError(t, err)
+	require.Equal(t, limit, q.Concurrency)
+	require.Equal(t, 1, q.Workers)
+	require.NoError(t, operator.Pause(t.Context(), "default", time.Time{}))
+	for _, user := range []string{"api", "readonly"} {
+		s := store(user)
+		all, err := s.Queues(t.Context())
+		require.NoError(t, err, user)
+		require.Len(t, all, 1, user)
+		require.True(t, all[0].Paused, user)
+		counts, err := s.Count(t.Context())
+		require.NoError(t, err, user)
+		require.NotZero(t, counts.Succeeded, user)
+		workers, err := s.Workers(t.Context())
+		require.NoError(t, err, user)
+		require.Len(t, workers, 1, user)
+	}
+	require.NoError(t, operator.Resume(t.Context(), "default"))
+	limit = 0
+	_, err = operator.Configure(t.Context(), "default", job.QueueSettings{
+		Concurrency: &limit, Retention: map[job.Status]time.Duration{job.Dead: job.KeepDefault},
+	})
+	require.NoError(t, err)
+	require.ErrorIs(t, operator.DeleteQueue(t.Context(), "default"), job.ErrQueueInUse)
 }
 
 func jetStreamOf(nc *nats.Conn) jetstream.JetStream {

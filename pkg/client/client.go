@@ -1,5 +1,5 @@
-// Package client is what a program uses to put jobs into jetcrew and to read their records: it connects to
-// NATS, opens the store, and enqueues.
+// Package client is what a program uses to put jobs into jetcrew, to read their records, and to run the fleet: it
+// connects to NATS, opens the store, and enqueues; it lists and steers jobs, sets queues, and tells what happens.
 //
 // A connection that is lost comes back by itself, for ever; each outage is logged once when it begins and
 // once when it ends. No error and no log line holds a password or a token, nor a URL with one in it.

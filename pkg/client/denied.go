@@ -4,16 +4,12 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"net/url"
 	"regexp"
-	"slices"
-	"strings"
 	"time"
 
 	"github.com/nats-io/nats.go"
 
 	"github.com/jetcrew/jetcrew/pkg/job"
-	"github.com/jetcrew/jetcrew/streams"
 )
 
 // deniedFor is how long a denial explains what timed out: the server answers nothing else.
@@ -122,98 +118,12 @@ func (e *events) explain(ctx context.Context, err error) error {
 
 // answered reports whether an error is what came of a call, denial or not.
 func answered(err error) bool {
-	for _, e := range []error{job.ErrNotFound, job.ErrAmbiguous, job.ErrConflict, job.ErrTooLarge} {
+	for _, e := range []error{
+		job.ErrNotFound, job.ErrAmbiguous, job.ErrConflict, job.ErrTooLarge, job.ErrNotRequeuable, job.ErrNoQueue, job.ErrQueueInUse,
+	} {
 		if errors.Is(err, e) {
 			return true
 		}
 	}
 	return errors.As(err, new(*job.FieldError))
-}
-
-// subjects knows which denials concern a call, by the subjects of docs/wire-format.md.
-type subjects struct {
-	namespace string
-	stream    string
-	inbox     string // what the subjects begin with that answers come to
-}
-
-func newSubjects(nc *nats.Conn, namespace string) subjects {
-	if namespace == "" {
-		namespace = streams.DefaultNamespace
-	}
-	inbox := nc.Opts.InboxPrefix
-	if inbox == "" {
-		inbox = strings.TrimSuffix(nats.InboxPrefix, ".")
-	}
-	return subjects{namespace, strings.ToUpper(namespace) + "_JOBS", inbox + "."}
-}
-
-// opening: all that is asked for while a store is opened is needed.
-func (s subjects) opening(p *PermissionError) bool {
-	return s.answers(p) || strings.HasPrefix(p.Subject, "$JS.API.")
-}
-
-// reading: what it takes to read a record.
-func (s subjects) reading(p *PermissionError) bool {
-	return s.answers(p) || p.Subject == "$JS.API.DIRECT.GET."+s.stream || p.Subject == "$JS.API.STREAM.MSG.GET."+s.stream
-}
-
-// answers: without them, nothing works.
-func (s subjects) answers(p *PermissionError) bool { return strings.HasPrefix(p.Subject, s.inbox) }
-
-// late is the denial of a job's alarm, if there was one: the job is stored, and would start late without a word.
-func (s subjects) late(p *PermissionError) error {
-	if p == nil || !strings.HasPrefix(p.Subject, s.namespace+".alarm.") {
-		return nil
-	}
-	return &deniedError{p, true}
-}
-
-// concern is what a denial has to do with jobs that are put in.
-type concern struct {
-	all   bool
-	queue string // its token; with space and id the job's, otherwise all of the queue
-	space string
-	id    string
-}
-
-// writing answers what a denial concerns: a job whose document or alarm may not be written, a queue that may not
-// be looked at, or all. The zero value is none.
-func (s subjects) writing(p *PermissionError) concern {
-	t := strings.Split(p.Subject, ".")
-	switch {
-	case s.reading(p):
-		return concern{all: true}
-	case len(t) == 6 && t[0] == s.namespace && t[1] == "job":
-		return concern{queue: t[3], space: unescape(t[4]), id: unescape(t[5])}
-	case len(t) == 6 && t[0] == s.namespace && t[1] == "alarm":
-		return concern{queue: t[2], space: unescape(t[3]), id: unescape(t[4])}
-	case strings.HasPrefix(p.Subject, "$JS.API.CONSUMER."):
-		if at := slices.Index(t, s.stream) + 1; at > 0 && at < len(t) {
-			if kind, queue, _ := strings.Cut(t[at], "-"); kind == "ready" || kind == "wake" {
-				return concern{queue: queue}
-			}
-		}
-	}
-	return concern{}
-}
-
-func (c concern) has(k job.Key) bool {
-	switch {
-	case c.all:
-		return true
-	case c.queue == "" || c.id != "" && (c.space != k.Space || c.id != k.ID):
-		return false
-	}
-	// A queue of a long name has a hash for a token: it is taken for its own.
-	return unescape(c.queue) == k.Queue || strings.HasPrefix(c.queue, "=-") && len(k.Queue) > len(c.queue)
-}
-
-// unescape reads a token of a subject, in which =XX is a byte.
-func unescape(token string) string {
-	text, err := url.PathUnescape(strings.ReplaceAll(token, "=", "%"))
-	if err != nil {
-		return token
-	}
-	return text
 }

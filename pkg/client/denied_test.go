@@ -29,6 +29,15 @@ func restricted(t *testing.T, deny ...string) client.Config {
 	return client.Config{URLs: []string{s.ClientURL()}, User: "r", Password: "r"}
 }
 
+// denySubscriptions is restricted for what user "r" may not subscribe to.
+func denySubscriptions(t *testing.T, deny ...string) client.Config {
+	t.Helper()
+	s := serve(t, server.Options{JetStream: true, Users: []*server.User{{
+		Username: "r", Password: "r", Permissions: &server.Permissions{Subscribe: &server.SubjectPermission{Deny: deny}},
+	}}})
+	return client.Config{URLs: []string{s.ClientURL()}, User: "r", Password: "r"}
+}
+
 // atOnce checks that an error is a denial of a subject, and came long before a request's own time-out.
 func atOnce(t *testing.T, since time.Time, err error, subject string) {
 	t.Helper()

@@ -9,6 +9,7 @@ package config
 
 import (
 	"errors"
+	"reflect"
 	"slices"
 	"time"
 
@@ -33,13 +34,13 @@ type Config struct {
 	Context     string   `env:"JETCREW_CONTEXT" desc:"NATS context to connect with, instead of a URL"`
 	InboxPrefix string   `env:"JETCREW_INBOX_PREFIX" allowed:"subject tokens of letters, digits, _ and -, separated by dots" desc:"prefix of the subjects that replies come to"`
 
-	Namespace          string        `env:"JETCREW_NAMESPACE" envDefault:"jetcrew" allowed:"a lower-case letter, then up to 31 of a-z, 0-9, _ and -" desc:"prefix of all subjects and streams"`
-	Replicas           int           `env:"JETCREW_REPLICAS" envDefault:"1" allowed:"a number from 1 to 5" desc:"copies of the stream and buckets when they are made"`
-	Manage             string        `env:"JETCREW_MANAGE" envDefault:"create" allowed:"create or verify" desc:"whether streams and consumers are made, or only checked"`
-	RetentionSucceeded time.Duration `env:"JETCREW_RETENTION_SUCCEEDED" envDefault:"24h" allowed:"a duration of at least 10m, such as 24h" desc:"how long records of succeeded jobs are kept"`
-	RetentionCancelled time.Duration `env:"JETCREW_RETENTION_CANCELLED" envDefault:"24h" allowed:"a duration of at least 10m, such as 24h" desc:"how long records of cancelled jobs are kept"`
-	RetentionDead      time.Duration `env:"JETCREW_RETENTION_DEAD" envDefault:"168h" allowed:"a duration of at least 10m, such as 24h" desc:"how long records of dead jobs are kept"`
-	RetentionFailed    time.Duration `env:"JETCREW_RETENTION_FAILED" envDefault:"168h" allowed:"a duration of at least 10m, such as 24h" desc:"how long records of failed jobs are kept"`
+	Namespace          string    `env:"JETCREW_NAMESPACE" envDefault:"jetcrew" allowed:"a lower-case letter, then up to 31 of a-z, 0-9, _ and -" desc:"prefix of all subjects and streams"`
+	Replicas           int       `env:"JETCREW_REPLICAS" envDefault:"1" allowed:"a number from 1 to 5" desc:"copies of the stream and buckets when they are made"`
+	Manage             string    `env:"JETCREW_MANAGE" envDefault:"create" allowed:"create or verify" desc:"whether streams and consumers are made, or only checked"`
+	RetentionSucceeded Retention `env:"JETCREW_RETENTION_SUCCEEDED" envDefault:"24h" allowed:"a duration of 10m to 3650d, such as 24h or 7d, or none" desc:"how long records of succeeded jobs are kept; none: not at all"`
+	RetentionCancelled Retention `env:"JETCREW_RETENTION_CANCELLED" envDefault:"24h" allowed:"a duration of 10m to 3650d, such as 24h or 7d, or none" desc:"how long records of cancelled jobs are kept; none: not at all"`
+	RetentionDead      Retention `env:"JETCREW_RETENTION_DEAD" envDefault:"168h" allowed:"a duration of 10m to 3650d, such as 24h or 7d, or none" desc:"how long records of dead jobs are kept; none: not at all"`
+	RetentionFailed    Retention `env:"JETCREW_RETENTION_FAILED" envDefault:"168h" allowed:"a duration of 10m to 3650d, such as 24h or 7d, or none" desc:"how long records of failed jobs are kept; none: not at all"`
 
 	Queues       Queues        `env:"JETCREW_QUEUES" envDefault:"default" allowed:"names, each with how many jobs at a time (0 to 5000), such as default=4,mail=10" desc:"queues that a worker takes jobs from"`
 	Concurrency  int           `env:"JETCREW_CONCURRENCY" envDefault:"4" allowed:"a number from 0 to 5000" desc:"jobs at a time in a queue that has no number of its own"`
@@ -79,13 +80,18 @@ type Flag struct {
 	Value string
 }
 
+// parsers read what the library would read in its own way.
+var parsers = map[reflect.Type]env.ParserFunc{
+	reflect.TypeFor[time.Duration](): func(v string) (any, error) { return ParseDuration(v) },
+}
+
 // Load reads the settings from environ (as os.Environ gives it) and from flags, keyed by variable. The
 // error joins everything that is wrong; each part is an *Error.
 func Load(environ []string, flags map[string]Flag) (*Config, error) {
 	c := &Config{sources: make(map[string]Source)}
 	values := c.collect(environ, flags)
 	var errs []error
-	if err := env.ParseWithOptions(c, env.Options{Environment: values}); err != nil {
+	if err := env.ParseWithOptions(c, env.Options{Environment: values, FuncMap: parsers}); err != nil {
 		errs = parseErrors(err, values)
 	}
 	errs = append(errs, c.validate(errs)...)

@@ -35,7 +35,7 @@ func TestNothingSetMeansTheDefaults(t *testing.T) {
 	require.Equal(t, map[string]int{"default": 4}, c.Queues.Map())
 	require.Equal(t, 30*time.Second, c.Lease)
 	require.Equal(t, 15*time.Minute, c.RetryMax)
-	require.Equal(t, 168*time.Hour, c.RetentionDead)
+	require.EqualValues(t, 168*time.Hour, c.RetentionDead)
 	require.Empty(t, c.Warnings)
 	for _, s := range c.Settings() {
 		require.Equal(t, config.FromDefault, s.Source, s.Variable)
@@ -82,10 +82,11 @@ func TestGarbageIsRefusedByNameWithWhatIsAllowed(t *testing.T) {
 		"JETCREW_NAMESPACE":           {"a.b", "*", ">", "a b", "UP", "ü", strings.Repeat("n", 33)},
 		"JETCREW_REPLICAS":            {"0", "6", "-1", "x", "1.5", "99999999999999999999"},
 		"JETCREW_MANAGE":              {"CREATE", "upgrade"},
-		"JETCREW_RETENTION_SUCCEEDED": {"0s", "9m", "-1h", "1d", "24"},
+		"JETCREW_RETENTION_SUCCEEDED": {"9m", "9m59s", "-1h", "-1ns", "-1d", "1.5d", "3651d", "24", "None", "no", "d"},
+		"JETCREW_RETENTION_DEAD":      {"1s", "99999999999d"},
 		"JETCREW_QUEUES":              {"=4", "a=-1", "a=x", "a,a", "a,,b", "a=99999999999", ",", long, "\xff"},
 		"JETCREW_CONCURRENCY":         {"-1", "5001", "many"},
-		"JETCREW_LEASE":               {"999ms", "0", "-30s", "soon", "30"},
+		"JETCREW_LEASE":               {"999ms", "0", "-30s", "soon", "30", "d", "1d-1h"},
 		"JETCREW_TIMEOUT":             {"-1s", "x"},
 		"JETCREW_GRACE":               {"0s", "x"},
 		"JETCREW_MAX_STUCK":           {"0", "x"},

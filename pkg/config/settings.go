@@ -96,7 +96,7 @@ func (f field) text(value any) string {
 		}
 		s = strings.Join(parts, ",")
 	case time.Duration:
-		s = v.String()
+		s = FormatDuration(v)
 	default:
 		s = fmt.Sprint(v)
 	}

@@ -44,10 +44,6 @@ func (c *Config) validate(parsed []error) []error {
 		value    time.Duration
 		least    time.Duration
 	}{
-		{"JETCREW_RETENTION_SUCCEEDED", c.RetentionSucceeded, 10 * time.Minute},
-		{"JETCREW_RETENTION_CANCELLED", c.RetentionCancelled, 10 * time.Minute},
-		{"JETCREW_RETENTION_DEAD", c.RetentionDead, 10 * time.Minute},
-		{"JETCREW_RETENTION_FAILED", c.RetentionFailed, 10 * time.Minute},
 		{"JETCREW_LEASE", c.Lease, time.Second},
 		{"JETCREW_TIMEOUT", c.Timeout, 0},
 		{"JETCREW_GRACE", c.Grace, time.Second},

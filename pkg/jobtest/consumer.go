@@ -12,9 +12,9 @@ import (
 
 // consumer takes jobs for one worker.
 type consumer struct {
-	q     *Queue
-	cfg   job.ConsumerConfig
-	lease time.Duration
+	q       *Queue
+	cfg     job.ConsumerConfig
+	started time.Time
 
 	mu       sync.Mutex // guards what follows
 	draining chan struct{}
@@ -42,16 +42,22 @@ func (q *Queue) Consume(ctx context.Context, cfg job.ConsumerConfig) (job.Consum
 	}
 	q.mu.Lock()
 	defer q.mu.Unlock()
-	lease, known := q.leases[cfg.Queue]
-	if !known {
-		lease = cmp.Or(cfg.Lease, defaultLease)
-		q.leases[cfg.Queue] = lease
-	}
-	return &consumer{q: q, cfg: cfg, lease: lease, draining: make(chan struct{}), held: make(map[*claim]bool)}, nil
+	s := q.queue(cfg.Queue)
+	s.lease = cmp.Or(s.lease, cfg.Lease, defaultLease)
+	c := &consumer{q: q, cfg: cfg, started: job.Millis(q.now()), draining: make(chan struct{}), held: make(map[*claim]bool)}
+	q.consumers[c] = true
+	return c, nil
 }
 
 // Lease is the queue's lease.
-func (c *consumer) Lease() time.Duration { return c.lease }
+func (c *consumer) Lease() time.Duration {
+	c.q.mu.Lock()
+	defer c.q.mu.Unlock()
+	return c.lease()
+}
+
+// lease is called with the queue's mu held.
+func (c *consumer) lease() time.Duration { return c.q.queue(c.cfg.Queue).leaseTime() }
 
 // Claim waits for a job. See job.Consumer.
 func (c *consumer) Claim(ctx context.Context) (job.Claim, error) {
@@ -79,40 +85,43 @@ func (c *consumer) Claim(ctx context.Context) (job.Claim, error) {
 	}
 }
 
-// take claims the job that has been ready for longest. Where there is none, it answers what tells of a change,
-// and after what time something falls due or lapses by itself.
+// take claims the job that has been ready for longest. Where there is none, or none may be taken, it answers what
+// tells of a change, and after what time something falls due or lapses by itself.
 func (q *Queue) take(c *consumer) (*claim, <-chan struct{}, time.Duration) {
 	q.mu.Lock()
 	defer q.mu.Unlock()
 	now := q.now()
 	wait := time.Hour
+	set := q.queue(c.cfg.Queue)
+	if set.isPaused(now) {
+		if !set.until.IsZero() {
+			wait = set.until.Sub(now)
+		}
+		return nil, q.changed, wait
+	}
 	var first *entry
+	running := 0
 	for key, e := range q.jobs {
 		if key.Queue != c.cfg.Queue {
 			continue
 		}
-		switch {
-		case e.job.Status == job.Running && e.claim.abandoned:
+		if e.job.Status == job.Running && e.claim.abandoned {
 			if left := e.job.LeaseUntil.Sub(now); left > 0 {
 				wait = min(wait, left)
-				continue
+			} else {
+				q.lapse(e, now)
 			}
-			q.lapse(e, now)
-			if e.job.Status != job.Pending {
-				continue
-			}
-		case e.job.Status != job.Pending:
-			continue
 		}
-		if left := e.job.RunAt.Sub(now); left > 0 {
-			wait = min(wait, left)
-			continue
-		}
-		if first == nil || e.arrived < first.arrived {
+		switch {
+		case e.job.Status == job.Running:
+			running++
+		case e.due:
+			wait = min(wait, e.job.RunAt.Sub(now))
+		case e.job.Status == job.Pending && (first == nil || e.arrived < first.arrived):
 			first = e
 		}
 	}
-	if first == nil {
+	if first == nil || set.concurrency > 0 && running >= set.concurrency {
 		return nil, q.changed, wait
 	}
 	return q.claim(c, first, now), nil, 0
@@ -131,11 +140,11 @@ func (q *Queue) lapse(e *entry, now time.Time) {
 		j.Status, j.Error = job.Dead, job.LostError
 	default:
 		j.Status, j.WorkerID = job.Pending, ""
-		e.arrived = q.next()
+		q.wait(e, now)
 	}
 	j.StartedAt, j.LeaseUntil = time.Time{}, time.Time{}
 	j.UpdatedAt = job.Millis(now)
-	q.notify()
+	q.written(e, now)
 }
 
 // claim gives a job to a worker. Called with mu held.
@@ -145,7 +154,7 @@ func (q *Queue) claim(c *consumer, e *entry, now time.Time) *claim {
 	j.Attempts++
 	j.WorkerID = c.cfg.WorkerID
 	j.StartedAt = job.Millis(now)
-	j.LeaseUntil = job.Millis(now.Add(c.lease))
+	j.LeaseUntil = job.Millis(now.Add(c.lease()))
 	j.UpdatedAt = job.Millis(now)
 	j.Error = ""
 	j.Progress = nil
@@ -154,7 +163,7 @@ func (q *Queue) claim(c *consumer, e *entry, now time.Time) *claim {
 	c.mu.Lock()
 	c.held[cl] = true
 	c.mu.Unlock()
-	q.notify()
+	q.written(e, now)
 	return cl
 }
 
@@ -181,6 +190,9 @@ func (c *consumer) Close(ctx context.Context) error {
 	for _, cl := range held {
 		cl.Abandon()
 	}
+	c.q.mu.Lock()
+	defer c.q.mu.Unlock()
+	delete(c.q.consumers, c)
 	return err
 }
 
@@ -264,7 +276,7 @@ func (cl *claim) Heartbeat(context.Context) error {
 	if cl.abandoned {
 		return fmt.Errorf("%s: %w", cl.key, job.ErrLeaseLost)
 	}
-	e.job.LeaseUntil = job.Millis(q.now().Add(cl.c.lease))
+	e.job.LeaseUntil = job.Millis(q.now().Add(cl.c.lease()))
 	return nil
 }
 
@@ -297,18 +309,18 @@ func (cl *claim) Settle(ctx context.Context, o job.Outcome) (*job.Job, error) {
 	} else if len(b) > maxDocument {
 		return nil, fmt.Errorf("settle %s: %w: its document has %d bytes, the queue takes %d", cl.key, job.ErrTooLarge, len(b), maxDocument)
 	}
-	if j.Status == job.Pending {
-		if o.Delay <= 0 {
-			j.RunAt = job.Millis(now)
-		}
-		e.arrived = q.next()
+	if o.Delay <= 0 && j.Status == job.Pending {
+		j.RunAt = job.Millis(now)
 	}
 	e.job, e.claim = j, nil
+	if j.Status == job.Pending {
+		q.wait(e, now)
+	}
 	cl.over = job.ErrLeaseLost
 	cl.c.mu.Lock()
 	delete(cl.c.held, cl)
 	cl.c.mu.Unlock()
-	q.notify()
+	q.written(e, now)
 	out := clone(&j)
 	return &out, nil
 }
@@ -342,7 +354,7 @@ func (cl *claim) Abandon() {
 	}
 	cl.abandoned = true
 	if e := q.jobs[cl.key]; e != nil && e.claim == cl {
-		e.job.LeaseUntil = job.Millis(q.now().Add(cl.c.lease))
+		e.job.LeaseUntil = job.Millis(q.now().Add(cl.c.lease()))
 	}
 	cl.lose(job.ErrLeaseLost)
 	q.notify()

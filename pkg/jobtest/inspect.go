@@ -4,6 +4,7 @@ import (
 	"cmp"
 	"context"
 	"fmt"
+	"maps"
 	"slices"
 	"time"
 
@@ -16,45 +17,27 @@ import (
 func (q *Queue) Jobs(types ...string) []job.Job {
 	q.mu.Lock()
 	defer q.mu.Unlock()
+	q.now()
 	var out []job.Job
-	for _, key := range q.order {
-		if j := &q.jobs[key].job; len(types) == 0 || slices.Contains(types, j.Type) {
-			out = append(out, clone(j))
+	for _, e := range slices.SortedFunc(maps.Values(q.jobs), func(a, b *entry) int { return cmp.Compare(a.created, b.created) }) {
+		if len(types) == 0 || slices.Contains(types, e.job.Type) {
+			out = append(out, clone(&e.job))
 		}
 	}
 	return out
 }
 
-// Cancel is what an operator's cancel does: a job that waits is cancelled, one that runs is told to stop. It answers
-// false for a job that has ended or does not exist.
-func (q *Queue) Cancel(key job.Key) bool {
-	q.mu.Lock()
-	defer q.mu.Unlock()
-	e := q.jobs[key]
-	if e == nil || e.job.Status.Terminal() {
-		return false
-	}
-	if e.job.Status == job.Running {
-		e.job.CancelRequested = true
-		e.claim.tell(job.ErrCancelRequested)
-	} else {
-		e.job.Status = job.Cancelled
-	}
-	e.job.UpdatedAt = job.Millis(q.now())
-	q.notify()
-	return true
-}
-
 // RunDue runs every job that is due now, and what these enqueue to run at once, on a worker of its own whose
-// handlers register sets up. It answers the jobs that it ran, as they are afterwards, in the order of enqueueing.
-// What is to be tried again later stays; Advance, and call it again. A due job of a type that register does not handle is
-// an error, and so is the context's end, which handlers are told of but not waited for.
+// handlers register sets up; not those of queues that are paused. It answers the jobs that it ran, as they are
+// afterwards, in the order of enqueueing, except for those whose records are not kept. What is to be tried again later
+// stays; Advance, and call it again. A due job of a type that register does not handle is an error, and so is the
+// context's end, which handlers are told of but not waited for.
 func (q *Queue) RunDue(ctx context.Context, register func(*worker.Worker)) ([]job.Job, error) {
-	due := q.due()
-	if len(due) == 0 {
+	queues := q.busy()
+	if len(queues) == 0 {
 		return nil, nil
 	}
-	w, err := worker.New(q, worker.Config{Queues: q.queues()})
+	w, err := worker.New(q, worker.Config{Queues: queues})
 	if err != nil {
 		return nil, err
 	}
@@ -104,28 +87,26 @@ func (q *Queue) updates() map[job.Key]string {
 	return out
 }
 
-// due are the jobs that could run now.
-func (q *Queue) due() []job.Key {
+// busy are the queues that hold jobs, with a worker's concurrency; none if no job could run now.
+func (q *Queue) busy() map[string]int {
 	q.mu.Lock()
 	defer q.mu.Unlock()
-	var out []job.Key
+	now := q.now()
+	due := false
+	out := make(map[string]int)
 	for key, e := range q.jobs {
-		if e.job.Status == job.Pending && !e.job.RunAt.After(q.now()) {
-			out = append(out, key)
-		}
+		out[key.Queue] = 4
+		due = due || q.startable(e, now)
+	}
+	if !due {
+		return nil
 	}
 	return out
 }
 
-// queues are the queues that hold jobs, with a worker's concurrency.
-func (q *Queue) queues() map[string]int {
-	q.mu.Lock()
-	defer q.mu.Unlock()
-	out := make(map[string]int)
-	for key := range q.jobs {
-		out[key.Queue] = 4
-	}
-	return out
+// startable reports whether a worker would be given the job. Called with mu held.
+func (q *Queue) startable(e *entry, now time.Time) bool {
+	return e.job.Status == job.Pending && !e.due && !q.queue(e.job.Queue).isPaused(now)
 }
 
 // idle waits until nothing is due in the queues that were there, and nothing runs.
@@ -134,9 +115,9 @@ func (q *Queue) idle(ctx context.Context) error {
 		q.mu.Lock()
 		changed := q.changed
 		busy := false
+		now := q.now()
 		for _, e := range q.jobs {
-			busy = busy || e.job.Status == job.Running && !e.claim.abandoned ||
-				e.job.Status == job.Pending && !e.job.RunAt.After(q.now())
+			busy = busy || e.job.Status == job.Running && !e.claim.abandoned || q.startable(e, now)
 		}
 		q.mu.Unlock()
 		if !busy {

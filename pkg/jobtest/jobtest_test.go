@@ -21,10 +21,11 @@ func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
 
 type harness struct{ q *jobtest.Queue }
 
-func (h harness) Queue() job.Queue                        { return h.q }
-func (h harness) Client(*testing.T) job.Queue             { return h.q }
-func (h harness) RequestCancel(t *testing.T, key job.Key) { require.True(t, h.q.Cancel(key)) }
-func (h harness) TooLarge() int                           { return 2 << 20 }
+func (h harness) Queue() job.Queue                                  { return h.q }
+func (h harness) Client(*testing.T) job.Queue                       { return h.q }
+func (h harness) TooLarge() int                                     { return 2 << 20 }
+func (h harness) SetAside(_ *testing.T, key job.Key, body []byte)   { h.q.SetAside(key, body) }
+func (h harness) Retention(_ *testing.T, key job.Key) time.Duration { return h.q.Kept(key) }
 
 func TestContract(t *testing.T) {
 	queuetest.Run(t, func(*testing.T) queuetest.Harness { return harness{jobtest.New()} })

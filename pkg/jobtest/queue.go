@@ -1,8 +1,8 @@
-// Package jobtest is a job queue in memory, for tests of programs that enqueue jobs or handle them.
+// Package jobtest is a job queue in memory, for tests of programs that enqueue jobs, handle them, or operate on them.
 //
-// It keeps the promises that package job's Queue makes, and passes the same suite of tests as the queue on
-// JetStream; only, nothing outlives the process. Its clock can be put forward, so that what waits for an instant,
-// or for a lease to lapse, is waited for in no time.
+// It keeps the promises that package job's Queue and Operator make, and passes the same suite of tests as the queue
+// on JetStream; only, nothing outlives the process. Its clock can be put forward, so that what waits for an instant,
+// for a lease to lapse or for a record to expire is waited for in no time.
 package jobtest
 
 import (
@@ -12,6 +12,8 @@ import (
 	"slices"
 	"sync"
 	"time"
+
+	"github.com/google/uuid"
 
 	"github.com/jetcrew/jetcrew/pkg/job"
 )
@@ -24,27 +26,61 @@ const (
 
 // Queue is a job queue in memory. It is safe for concurrent use.
 type Queue struct {
-	mu      sync.Mutex // guards what follows
-	skew    time.Duration
-	jobs    map[job.Key]*entry
-	order   []job.Key // of enqueueing
-	arrival uint64
-	leases  map[string]time.Duration
-	changed chan struct{} // closed, and made anew, at each change
+	id        string // tells its cursors from those of others
+	retention map[job.Status]time.Duration
+
+	mu        sync.Mutex // guards what follows
+	skew      time.Duration
+	jobs      map[job.Key]*entry
+	queues    map[string]*settings
+	consumers map[*consumer]bool // that are not closed
+	count     uint64             // the sequence of the last change
+	alarm     time.Time          // when the next record has to be looked at, see now
+	changed   chan struct{}      // closed, and made anew, at each change
 }
 
-var _ job.Queue = (*Queue)(nil)
+var (
+	_ job.Queue    = (*Queue)(nil)
+	_ job.Operator = (*Queue)(nil)
+)
 
 // entry is one job's record, and what the queue knows beside it.
 type entry struct {
 	job     job.Job
-	arrived uint64 // its place in the line of what is ready
-	claim   *claim // of a running job
+	created uint64    // the sequence at which it was enqueued
+	changed uint64    // and that of its last change
+	arrived uint64    // its place in the line of what is ready
+	due     bool      // it waits for its instant, and is in no line yet
+	expires time.Time // when the record of a job that has ended goes
+	claim   *claim    // of a running job
 }
 
+// half says which half of Pending a job is in.
+func (e *entry) half() job.Status {
+	if e.due {
+		return job.Due
+	}
+	return job.Ready
+}
+
+// Option is a setting of a new queue.
+type Option func(*Queue)
+
 // New makes an empty queue.
-func New() *Queue {
-	return &Queue{jobs: make(map[job.Key]*entry), leases: make(map[string]time.Duration), changed: make(chan struct{})}
+func New(options ...Option) *Queue {
+	q := &Queue{
+		id: uuid.NewString(),
+		retention: map[job.Status]time.Duration{
+			job.Succeeded: 24 * time.Hour, job.Cancelled: 24 * time.Hour,
+			job.Dead: 7 * 24 * time.Hour, job.Failed: 7 * 24 * time.Hour,
+		},
+		jobs: make(map[job.Key]*entry), queues: make(map[string]*settings), consumers: make(map[*consumer]bool),
+		changed: make(chan struct{}),
+	}
+	for _, o := range options {
+		o(q)
+	}
+	return q
 }
 
 // Now is the queue's clock: the process's, put forward by what Advance was given.
@@ -55,15 +91,54 @@ func (q *Queue) Now() time.Time {
 }
 
 // now goes in whole milliseconds, as instants on records do: what was put off by an hour is due when the clock was put
-// forward by one. Called with mu held.
-func (q *Queue) now() time.Time { return job.CeilMillis(time.Now().Add(q.skew)) }
+// forward by one. By then what fell due has joined its line, and records that were kept for long enough are gone.
+// Called with mu held.
+func (q *Queue) now() time.Time {
+	now := job.CeilMillis(time.Now().Add(q.skew))
+	if !q.alarm.IsZero() && !now.Before(q.alarm) {
+		q.elapse(now)
+	}
+	return now
+}
+
+// wake has now look at the records again at an instant. Called with mu held.
+func (q *Queue) wake(at time.Time) {
+	if q.alarm.IsZero() || at.Before(q.alarm) {
+		q.alarm = at
+	}
+}
+
+// elapse lets happen what has come by an instant. Called with mu held.
+func (q *Queue) elapse(now time.Time) {
+	q.alarm = time.Time{}
+	var fallen []*entry
+	for key, e := range q.jobs {
+		switch {
+		case e.due && !e.job.RunAt.After(now):
+			fallen = append(fallen, e)
+		case e.due:
+			q.wake(e.job.RunAt)
+		case !e.expires.IsZero() && !e.expires.After(now):
+			delete(q.jobs, key)
+		case !e.expires.IsZero():
+			q.wake(e.expires)
+		}
+	}
+	slices.SortFunc(fallen, func(a, b *entry) int {
+		return cmp.Or(a.job.RunAt.Compare(b.job.RunAt), cmp.Compare(a.created, b.created))
+	})
+	for _, e := range fallen {
+		e.due, e.arrived = false, q.next()
+	}
+}
 
 // Advance puts the clock forward. What falls due by it is ready at once, and leases that nobody renews lapse; those of
-// claims that are held do not.
+// claims that are held do not. Records whose retention is over are gone.
 func (q *Queue) Advance(d time.Duration) {
 	q.mu.Lock()
 	defer q.mu.Unlock()
 	q.skew += max(d, 0)
+	q.now()
 	q.notify()
 }
 
@@ -125,19 +200,48 @@ func (q *Queue) prepare(spec job.Spec) (*job.Job, error) {
 // add stores a job unless it exists. Called with mu held.
 func (q *Queue) add(j *job.Job) bool {
 	key := j.Key()
+	now := q.now()
 	if _, exists := q.jobs[key]; exists {
 		return false
 	}
-	q.jobs[key] = &entry{job: clone(j), arrived: q.next()}
-	q.order = append(q.order, key)
-	q.notify()
+	q.queue(key.Queue)
+	e := &entry{job: clone(j), created: q.next()}
+	q.jobs[key] = e
+	q.wait(e, now)
+	q.written(e, now)
 	return true
 }
 
-// next is the next place in line. Called with mu held.
+// wait puts a job that is pending where it belongs: at the end of its queue's line, or among what is due. Called with
+// mu held.
+func (q *Queue) wait(e *entry, now time.Time) {
+	e.due = e.job.RunAt.After(now)
+	if e.due {
+		q.wake(e.job.RunAt)
+	} else {
+		e.arrived = q.next()
+	}
+}
+
+// written is called, with mu held, after each change of a record.
+func (q *Queue) written(e *entry, now time.Time) {
+	e.changed = q.next()
+	e.expires = time.Time{}
+	if e.job.Status.Terminal() {
+		keep := q.keep(&e.job)
+		if keep == 0 {
+			delete(q.jobs, e.job.Key())
+		}
+		e.expires = now.Add(keep)
+		q.wake(e.expires)
+	}
+	q.notify()
+}
+
+// next is the next sequence. Called with mu held.
 func (q *Queue) next() uint64 {
-	q.arrival++
-	return q.arrival
+	q.count++
+	return q.count
 }
 
 // EnqueueMany stores each job by itself. See job.Queue.
@@ -177,6 +281,7 @@ func (q *Queue) EnqueueAll(ctx context.Context, specs []job.Spec) ([]job.Enqueue
 	}
 	q.mu.Lock()
 	defer q.mu.Unlock()
+	q.now()
 	conflict := &job.ConflictError{}
 	for _, j := range jobs {
 		if _, exists := q.jobs[j.Key()]; exists {
@@ -198,12 +303,23 @@ func (q *Queue) Get(ctx context.Context, key job.Key) (*job.Job, error) {
 	if err := ctx.Err(); err != nil {
 		return nil, err
 	}
+	q.mu.Lock()
+	defer q.mu.Unlock()
+	q.now()
+	e, err := q.find(key)
+	if err != nil {
+		return nil, err
+	}
+	j := clone(&e.job)
+	return &j, nil
+}
+
+// find looks for a job. Called with mu held.
+func (q *Queue) find(key job.Key) (*entry, error) {
 	if err := job.ValidateName("id", key.ID, job.MaxName); err != nil {
 		return nil, err
 	}
 	key.Space = cmp.Or(key.Space, job.DefaultSpace)
-	q.mu.Lock()
-	defer q.mu.Unlock()
 	var found *entry
 	var queues []string
 	for k, e := range q.jobs {
@@ -214,10 +330,9 @@ func (q *Queue) Get(ctx context.Context, key job.Key) (*job.Job, error) {
 	}
 	switch len(queues) {
 	case 0:
-		return nil, fmt.Errorf("get %s/%s: %w", key.Space, key.ID, job.ErrNotFound)
+		return nil, fmt.Errorf("job %s/%s: %w", key.Space, key.ID, job.ErrNotFound)
 	case 1:
-		j := clone(&found.job)
-		return &j, nil
+		return found, nil
 	default:
 		slices.Sort(queues)
 		return nil, &job.AmbiguousError{Space: key.Space, ID: key.ID, Queues: queues}
@@ -229,6 +344,7 @@ func clone(j *job.Job) job.Job {
 	c := *j
 	c.Input, c.Result, c.Extra = slices.Clone(j.Input), slices.Clone(j.Result), slices.Clone(j.Extra)
 	c.History, c.Log = slices.Clone(j.History), slices.Clone(j.Log)
+	c.Raw = slices.Clone(j.Raw)
 	if j.Retry != nil {
 		r := *j.Retry
 		c.Retry = &r

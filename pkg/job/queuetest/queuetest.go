@@ -1,8 +1,8 @@
-// Package queuetest is the contract of a job queue as a suite of tests. Every implementation of job.Queue runs
-// it; one test stands for one paragraph of the contract, and is named after it.
+// Package queuetest is the contract of a job queue as a suite of tests. Every implementation of job.Queue, which is to
+// be a job.Operator as well, runs it; one test stands for one paragraph of the contract, and is named after it.
 //
-// It promises that an implementation that passes hands out every job exactly once at a time, keeps its leases
-// and records what became of each attempt. It leaves to others what happens when a process or a server dies
+// It promises that an implementation that passes hands out every job exactly once at a time, keeps its leases,
+// records what became of each attempt, and does what an operator asks of it. It leaves to others what happens when a process or a server dies
 // in the middle of a write.
 package queuetest
 
@@ -37,15 +37,20 @@ type Links interface {
 	Link(t *testing.T) (q job.Queue, cut, mend func())
 }
 
-// Canceller is the capability to set cancelRequested on a job that is running.
-type Canceller interface {
-	RequestCancel(t *testing.T, key job.Key)
-}
-
 // Raw is the capability of reading and writing a document's bytes, past the queue.
 type Raw interface {
 	PutReady(t *testing.T, key job.Key, body []byte)
 	Document(t *testing.T, key job.Key) []byte
+}
+
+// SetAside is the capability of a record that holds a message which could not be read as a job.
+type SetAside interface {
+	SetAside(t *testing.T, key job.Key, body []byte)
+}
+
+// Expiring is the capability to tell for how long a job's record is kept from its last update; 0: for good.
+type Expiring interface {
+	Retention(t *testing.T, key job.Key) time.Duration
 }
 
 // Limited is the capability of a limit: an input of that many bytes is too large.
@@ -106,7 +111,49 @@ func Run(t *testing.T, newHarness func(t *testing.T) Harness) {
 		{"A11_an_error_is_overwritten", overwritten},
 		{"A11_a_cancelled_job_does_not_wait_again", cancelWins},
 		{"A11_a_drain_hands_back_what_was_not_claimed", drain},
+		{"A12_a_listing_is_narrowed_by_its_filter", listFilters},
+		{"A12_a_listing_has_the_records", listRecords},
+		{"A12_the_newest_update_comes_first", listOrder},
+		{"A12_pages_list_what_is_unchanged_once", listCursor},
+		{"A12_an_index_has_other_orders", listIndex},
+		{"A12_what_cannot_be_listed_is_refused", listRefusals},
+		{"A12_no_space_means_no_job", listNoSpace},
+		{"A12_another_spaces_job_is_not_found", otherSpace},
+		{"A13_a_requeued_job_starts_anew", requeueRecord},
+		{"A13_a_requeued_job_is_not_to_be_cancelled_any_more", requeueCancelled},
+		{"A13_a_requeued_job_goes_to_the_end_of_the_line", requeueLine},
+		{"A13_only_what_has_ended_is_requeued", requeueUnended},
+		{"A13_one_of_many_requeues_is_told_so", requeueRace},
+		{"A13_past_its_deadline_nothing_is_requeued", requeueImpossible},
+		{"A13_what_is_no_job_is_not_requeued", requeueRaw},
+		{"A13_an_operation_wants_one_job", whichJob},
+		{"A14_what_waits_is_cancelled_at_once", cancelWaiting},
+		{"A14_B7_what_runs_is_told_to_stop", cancelRunning},
+		{"A14_B7_what_is_held_counts_as_running", cancelYoung},
+		{"A14_what_has_ended_is_not_cancelled", cancelEnded},
+		{"A14_what_was_to_stop_does_not_come_back", cancelAbandoned},
+		{"A14_cancels_and_workers_agree", cancelRace},
+		{"A14_a_bulk_operation_does_as_it_says", bulk},
+		{"A14_a_bulk_operation_starts_what_is_due", bulkRunNow},
+		{"A14_a_bulk_operation_and_workers_agree", bulkRace},
+		{"A14_a_bulk_operation_is_checked", bulkRefusals},
+		{"A15_records_are_kept_by_their_status", retention},
+		{"A15_records_may_not_be_kept_at_all", retentionNone},
+		{"A15_a_retention_is_checked", retentionRefusals},
 		{"A16_unknown_members_survive", unknown},
+		{"what_is_due_is_run_now", runNow},
+		{"a_deleted_job_is_gone", deleteRecord},
+		{"a_running_job_is_not_deleted", deleteRunning},
+		{"a_pause_holds_a_queue", pauseQueue},
+		{"a_pause_ends_at_its_instant", pauseUntil},
+		{"a_concurrency_holds_for_the_fleet", concurrency},
+		{"a_queue_is_configured", configure},
+		{"a_lease_can_be_made_longer", longerLease},
+		{"a_queue_that_is_not_there_is_no_queue", noQueue},
+		{"a_queues_name_has_a_length_in_bytes", queueNames},
+		{"a_queue_that_is_not_used_can_be_deleted", deleteQueue},
+		{"counts_are_exact_at_rest", counts},
+		{"workers_are_told", workers},
 		{"a_handlers_reports_stand_on_the_record", reports},
 		{"a_wait_answers_the_end", wait},
 	} {

@@ -205,24 +205,14 @@ func overwritten(e *env) {
 }
 
 func cancelWins(e *env) {
-	c, ok := e.h.(Canceller)
-	if !ok {
-		e.Skip("it cannot be asked to cancel")
-	}
 	w := e.worker("w")
 	for _, o := range []job.Outcome{job.Fail(0, "no"), job.Fail(time.Minute, "no"), job.HandBack(0, "no"), job.HandBack(time.Minute, "no")} {
 		key := e.enqueue(e.spec(""))
 		cl := e.claim(w)
-		told := make(chan error, 1)
-		cl.Notify(func(err error) { told <- err })
+		told := e.told(cl)
 		e.seen(key)
-		c.RequestCancel(e.T, key)
-		select {
-		case err := <-told:
-			require.ErrorIs(e, err, job.ErrCancelRequested)
-		case <-time.After(soon):
-			require.Fail(e, "the holder was not told")
-		}
+		e.changed(job.OpCancel, key, job.Running)
+		told(job.ErrCancelRequested)
 		require.NoError(e, cl.Heartbeat(e.ctx()), "it is still held")
 		require.Equal(e, job.Cancelled, e.settle(cl, o).Status)
 		j := e.see(key, is(job.Cancelled))
@@ -232,7 +222,7 @@ func cancelWins(e *env) {
 	key := e.enqueue(e.spec(""))
 	cl := e.claim(w)
 	e.seen(key)
-	c.RequestCancel(e.T, key)
+	e.changed(job.OpCancel, key, job.Running)
 	require.Equal(e, job.Succeeded, e.settle(cl, job.Succeed(nil)).Status, "what succeeded succeeded")
 	e.nothing(w, while)
 }
