@@ -41,29 +41,50 @@ func newHousekeeping(ctx context.Context, c *client.Client, cfg *config.Config, 
 // run takes part until ctx ends.
 func (h *housekeeping) run(ctx context.Context) { h.election.Run(ctx, h.lead) }
 
-// lead does rounds of housekeeping. An error is logged when it begins, and when rounds work again.
+// lead does rounds of housekeeping. An outage is logged when it begins, and when rounds work again.
 func (h *housekeeping) lead(ctx context.Context, alive func()) {
-	failing := false
+	failed := 0
 	for {
 		alive()
 		report, err := h.sweep(ctx)
-		switch {
-		case ctx.Err() != nil:
+		h.tell(report)
+		if ctx.Err() != nil {
 			return
-		case err != nil && !failing:
-			h.log.Warn().Err(err).Msg("housekeeping does not work")
-		case err == nil && failing:
-			h.log.Info().Msg("housekeeping works again")
 		}
-		failing = err != nil
-		if report.Repaired() > 0 {
-			h.log.Warn().Int("lostReady", report.LostReady).Int("lateDue", report.LateDue).Int("older", report.Older).
-				Msg("housekeeping repaired what a crash or a fault had left")
-		}
+		failed = h.tellOutage(err, failed)
 		if wait(ctx, sweepEvery) != nil {
 			return
 		}
 	}
+}
+
+// tell says what a round has repaired. What it only found was told of by itself.
+func (h *housekeeping) tell(report streams.SweepReport) {
+	if report.Repaired() == 0 {
+		return
+	}
+	line := h.log.Warn()
+	for kind, n := range report.Kinds() {
+		if n > 0 {
+			line = line.Int(kind, n)
+		}
+	}
+	line.Msg("housekeeping repaired what a crash or a fault had left")
+}
+
+// tellOutage says that rounds fail when they begin to, and how many did when they work again. It answers how many have
+// failed so far.
+func (h *housekeeping) tellOutage(err error, failed int) int {
+	switch {
+	case err != nil:
+		if failed == 0 {
+			h.log.Warn().Err(err).Msg("housekeeping does not work")
+		}
+		return failed + 1
+	case failed > 0:
+		h.log.Info().Int("failed", failed).Msg("housekeeping works again")
+	}
+	return 0
 }
 
 func (h *housekeeping) sweep(ctx context.Context) (streams.SweepReport, error) {
