@@ -14,6 +14,7 @@ import (
 	"github.com/rs/zerolog"
 
 	"github.com/jetcrew/jetcrew/pkg/job"
+	"github.com/jetcrew/jetcrew/pkg/kv"
 	"github.com/jetcrew/jetcrew/pkg/redact"
 )
 
@@ -80,6 +81,9 @@ func (a *attempt) start(r *run, j *job.Job, reg *registration) {
 	ctx := job.NewContext(context.WithValue(a.ctx, attemptKey{}, a), j)
 	if r, ok := a.claim.(job.Reporter); ok {
 		ctx = job.WithReporter(ctx, r)
+	}
+	if r.cfg.KV != nil {
+		ctx = kv.NewContext(ctx, r.cfg.KV.Space(j.Space))
 	}
 	ctx = pprof.WithLabels(ctx, pprof.Labels(labelJob, a.key.String(), labelType, a.typ))
 	go func() {

@@ -12,6 +12,7 @@ import (
 	"github.com/rs/zerolog"
 
 	"github.com/jetcrew/jetcrew/pkg/job"
+	"github.com/jetcrew/jetcrew/pkg/kv"
 )
 
 // Defaults and limits of a Config.
@@ -51,6 +52,8 @@ type Config struct {
 	// Redact takes secrets out of error texts before they are recorded or logged. What looks like one (see
 	// package redact) is taken out in any case. Defaults to nothing more.
 	Redact func(text string) string
+	// KV, where set, gives each handler the space of its job: kv.FromContext finds it. Defaults to none.
+	KV *kv.Store
 	// Version of the program, shown with the worker's presence.
 	Version string
 	// Logger defaults to silence.

@@ -12,6 +12,7 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"github.com/jetcrew/jetcrew/pkg/job"
+	"github.com/jetcrew/jetcrew/pkg/kv"
 )
 
 type email struct {
@@ -32,6 +33,25 @@ func TestHandlersGetTheirInputAndTheirJob(t *testing.T) {
 		c.run()
 		require.JSONEq(t, `{"to":"ann","wait":"1m0s"}`, string(c.ended(key).Result))
 		require.JSONEq(t, `{"to":"","wait":"0s"}`, string(c.ended(none).Result))
+		c.end()
+	})
+}
+
+func TestHandlersGetTheSpaceOfTheirJob(t *testing.T) {
+	store := kv.New(kv.NewMemory(kv.MemoryOptions{}), kv.Options{})
+	bubble(t, Config{KV: store}, func(c *crew) {
+		Handle(c.w, "count", func(ctx context.Context, _ *job.Job, _ struct{}) (any, error) {
+			space, ok := kv.FromContext(ctx)
+			require.True(t, ok)
+			return space.Increment(ctx, "seen", 1, 0)
+		})
+		c.run()
+		for _, space := range []string{"a", "b", "a"} {
+			require.Equal(t, job.Succeeded, c.ended(c.enqueue(job.Spec{Type: "count", Space: space})).Status)
+		}
+		n, err := store.Space("a").Increment(t.Context(), "seen", 0, 0)
+		require.NoError(t, err)
+		require.EqualValues(t, 2, n)
 		c.end()
 	})
 }
