@@ -263,7 +263,7 @@ func TestBulkKeepsToItsInstants(t *testing.T) {
 func TestBulkFindsClaimsThatMoved(t *testing.T) {
 	t.Parallel()
 	n := server(t).open(t)
-	w := n.work("q", "w")
+	w := n.workLong("q", "w")
 	claimed := func(id string) (job.Key, *claim) {
 		key := n.enqueue(spec("q", id))
 		cl := claimOne(t, w)
@@ -315,7 +315,7 @@ func TestBulkRacesWorkers(t *testing.T) {
 	defer stop()
 	var workers, operators sync.WaitGroup
 	for i := range 3 {
-		c := p.open(t).work("q", fmt.Sprint("w", i))
+		c := p.open(t).workLong("q", fmt.Sprint("w", i))
 		for range 4 {
 			workers.Go(func() {
 				for {
@@ -399,7 +399,7 @@ func TestBulkGoesOnAfterTheConnectionWasLost(t *testing.T) {
 			d.Cut()
 		}
 	}
-	natstest.Eventually(t, soon, func() error { // what failed is done when it is asked for again
+	natstest.Eventually(t, 4*soon, func() error { // what failed is done when it is asked for again
 		r, err := n.Bulk(t.Context(), req)
 		if err == nil && r.Done+r.Failed > 0 {
 			err = fmt.Errorf("%+v", r)

@@ -1,9 +1,11 @@
 package streams
 
 import (
+	"strconv"
 	"testing"
 	"time"
 
+	"github.com/nats-io/nats.go/jetstream"
 	"github.com/stretchr/testify/require"
 
 	"github.com/jetcrew/jetcrew/integration/natstest"
@@ -20,11 +22,6 @@ type harness struct {
 func (h *harness) Queue() job.Queue              { return h.n.Store }
 func (h *harness) Client(t *testing.T) job.Queue { return h.p.open(t).Store }
 func (h *harness) TooLarge() int                 { return int(h.n.nc.MaxPayload()) }
-func (h *harness) RequestCancel(t *testing.T, k job.Key) {
-	t.Helper()
-	h.n.requestCancel(k)
-}
-
 func (h *harness) Link(t *testing.T) (q job.Queue, cut, mend func()) {
 	t.Helper()
 	var d natstest.FaultDialer
@@ -41,6 +38,27 @@ func (h *harness) PutReady(t *testing.T, k job.Key, body []byte) {
 func (h *harness) Document(t *testing.T, k job.Key) []byte {
 	t.Helper()
 	return h.n.newestMessage(k).data
+}
+
+func (h *harness) SetAside(t *testing.T, k job.Key, body []byte) { h.PutReady(t, k, body) }
+
+func (h *harness) Index(t *testing.T) job.Lister {
+	t.Helper()
+	p, err := h.n.NewProjection(t.Context(), ProjectionConfig{})
+	require.NoError(t, err)
+	t.Cleanup(p.Close)
+	return p
+}
+
+func (h *harness) Retention(t *testing.T, k job.Key) time.Duration {
+	t.Helper()
+	ttl := h.n.newestMessage(k).header[jetstream.MsgTTLHeader]
+	if len(ttl) == 0 {
+		return 0
+	}
+	seconds, err := strconv.Atoi(ttl[0])
+	require.NoError(t, err)
+	return time.Duration(seconds) * time.Second
 }
 
 // slow is a harness on a cluster, whose servers share what processors there are with the tests: they elect leaders

@@ -234,13 +234,13 @@ func (l *linear) tell(client int, a act, call int64, told answer) {
 	if told.unknown { // it may take effect at any time
 		end = math.MaxInt64
 	}
-	l.note(porcupine.Operation{ClientId: client, Input: a, Call: call, Output: told, Return: end})
+	l.note(client, a, call, told, end)
 }
 
-func (l *linear) note(o porcupine.Operation) {
+func (l *linear) note(client int, a act, call int64, told answer, end int64) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
-	l.history = append(l.history, o)
+	l.history = append(l.history, porcupine.Operation{ClientId: client, Input: a, Call: call, Output: told, Return: end})
 }
 
 // ctx is a call's. Some calls are broken off at once, so that nobody knows what became of them: but few, since each may
@@ -321,7 +321,7 @@ func (c *linearClient) works(ctx context.Context, w job.Consumer) {
 		}
 		c.settle(cl, a)
 		a.op = "claim" // it may have been written at any time until now, or not at all
-		c.note(porcupine.Operation{ClientId: c.n, Input: a, Call: call, Output: answer{unknown: true}, Return: c.linear.now()})
+		c.note(c.n, a, call, answer{unknown: true}, c.linear.now())
 	}
 }
 
@@ -378,39 +378,41 @@ func (c *linearClient) operate(op job.Operation) bool {
 	return told.done
 }
 
-// awaitWritten waits until a claim is known to be stored, or to have been lost.
+// awaitWritten waits until a claim is known to be stored, or its holder was told that the job is not to go on.
 func (c *linearClient) awaitWritten(cl *claim) {
 	deadline := time.Now().Add(soon)
 	for {
 		cl.mu.Lock()
-		known := cl.claimed || cl.over != nil
+		known := cl.claimed || cl.told != nil
 		cl.mu.Unlock()
 		if known {
 			return
 		}
 		if time.Now().After(deadline) {
-			c.linear.t.Errorf("claim %+v was neither written nor lost", cl.rec.job().Key())
+			c.linear.t.Errorf("claim %+v was neither written nor taken away", cl.rec.job().Key())
 			return
 		}
 		time.Sleep(time.Millisecond)
 	}
 }
 
-// settle ends the attempt. What was broken off is asked for again: the claim knows then what became of it.
+// settle ends the attempt. What was broken off is asked for again: the claim then knows what became of it, unless
+// somebody has gone on from there.
 func (c *linearClient) settle(cl *claim, a act) {
 	a.op, a.outcome = "settle", linearOutcomes[c.r.IntN(len(linearOutcomes))]
 	call := c.linear.now()
 	ctx, cancel := c.ctx(c.r)
 	j, err := cl.Settle(ctx, a.outcome)
 	cancel()
-	if err != nil && !errors.Is(err, job.ErrLeaseLost) {
+	again := err != nil && !errors.Is(err, job.ErrLeaseLost)
+	if again {
 		j, err = cl.Settle(c.linear.t.Context(), a.outcome)
 	}
 	switch {
 	case err == nil:
 		c.tell(c.n, a, call, c.record(j))
 	case errors.Is(err, job.ErrLeaseLost):
-		c.tell(c.n, a, call, answer{lost: true})
+		c.note(c.n, a, call, answer{lost: !again, unknown: again}, c.linear.now())
 	default:
 		c.linear.t.Error(err)
 	}

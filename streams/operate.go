@@ -84,6 +84,11 @@ func (s *Store) operation(op job.Operation, key job.Key) *operation {
 
 // do makes the operation's write until it is known what became of it.
 func (o *operation) do(ctx context.Context) (job.Changed, error) {
+	if o.op == job.OpCancel { // it writes an end, and the queue may say how long that is kept
+		if err := o.s.learnQueue(ctx, o.key.Queue); err != nil {
+			return job.Changed{Key: o.key}, err
+		}
+	}
 	docs, _, err := o.s.documents(ctx, []string{o.tail})
 	if err != nil {
 		return job.Changed{Key: o.key}, err

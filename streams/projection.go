@@ -2,11 +2,13 @@ package streams
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"sync"
 	"time"
 
 	"github.com/nats-io/nats.go"
+	"github.com/nats-io/nats.go/jetstream"
 
 	"github.com/jetcrew/jetcrew/pkg/job"
 )
@@ -116,6 +118,9 @@ func (p *Projection) start(ctx context.Context) error {
 		p.note(err)
 		if err == nil && p.caughtUp() {
 			break
+		}
+		if errors.Is(err, jetstream.ErrStreamNotFound) {
+			return fmt.Errorf("%w: %w", ErrTopology, err)
 		}
 		if perr := pause(ctx, try); perr != nil {
 			if err == nil {

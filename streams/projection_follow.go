@@ -223,8 +223,8 @@ func (p *Projection) settlePart(ctx context.Context, x *index, tails []string, b
 	x.jobs.sort()
 	ask := tails
 	// An answer that finds nothing does not say how much its replica has: one that is there is asked for as well.
-	for i := len(x.jobs.order) - 1; i >= 0; i-- {
-		if x.jobs.order[i].class != 0 {
+	for i := x.jobs.order.len() - 1; i >= 0; i-- {
+		if x.jobs.order.class[i] != 0 {
 			e := x.jobs.entry(i)
 			ask = append(ask[:len(ask):len(ask)], e.tail())
 			break
@@ -268,6 +268,9 @@ func (p *Projection) force(x *index, tail string, recs []record, upTo uint64) {
 	delete(x.doubts, tail)
 	if ok {
 		x.force(id, e, upTo)
+		if e != nil && last(recs) > e.seq {
+			x.under[tail] = struct{}{}
+		}
 	}
 }
 

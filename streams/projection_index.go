@@ -22,11 +22,13 @@ type index struct {
 	unread int                 // jobs that are known from an event alone
 	told   []uint64            // their sequences, and those of some that have changed since; the newest last
 	doubts map[string]struct{} // tails of jobs that contradict what is known: their documents have to be read
+	under  map[string]struct{} // tails of those that have a document which is older although it came later
 }
 
 func newIndex() *index {
 	return &index{
 		jobs: newJobs(), gone: newGraves(), covered: coverage{seen: make(map[uint64]struct{})}, doubts: make(map[string]struct{}),
+		under: make(map[string]struct{}),
 	}
 }
 
@@ -97,11 +99,11 @@ func (x *index) apply(e *entry) {
 		return
 	}
 	r := x.jobs.row(i)
-	p := x.jobs.order[r.pos]
-	same := states[x.jobs.classes.list[p.class].state] == e.state
-	newer := e.newer(r, p.seq)
+	seq := x.jobs.order.seq[r.pos]
+	same := states[x.jobs.classes.list[x.jobs.order.class[r.pos]].state] == e.state
+	newer := e.newer(r, seq)
 	switch {
-	case e.seq == p.seq:
+	case e.seq == seq:
 		if r.max&rowTold != 0 && !e.told {
 			x.unread--
 			timed := r.max & rowTimed
@@ -110,9 +112,12 @@ func (x *index) apply(e *entry) {
 				x.noted(i, e)
 			}
 		}
-	case e.seq > p.seq && (same || newer): // the subject holds one message
+	case e.seq > seq && newer:
 		x.replace(i, e)
-	case e.seq < p.seq && (same || !newer):
+	case e.seq > seq && same: // the subject holds one message, but another one may hold a newer document
+		x.replace(i, e)
+		x.doubt(e.ident)
+	case e.seq < seq && (same || !newer):
 	default:
 		x.doubt(e.ident)
 	}
@@ -121,7 +126,7 @@ func (x *index) apply(e *entry) {
 // force takes in a job's newest document as it was read when the stream ended at upTo; none: there is no such job.
 func (x *index) force(id ident, e *entry, upTo uint64) {
 	i, ok := x.jobs.find(id)
-	if ok && x.jobs.order[x.jobs.row(i).pos].seq > upTo {
+	if ok && x.jobs.order.seq[x.jobs.row(i).pos] > upTo {
 		return // something was told of since
 	}
 	switch {
@@ -130,7 +135,7 @@ func (x *index) force(id ident, e *entry, upTo uint64) {
 	case e == nil:
 	case !ok:
 		x.noted(x.jobs.insert(e), e)
-	case x.jobs.order[x.jobs.row(i).pos].seq == e.seq:
+	case x.jobs.order.seq[x.jobs.row(i).pos] == e.seq:
 		if x.jobs.row(i).max&rowTold != 0 {
 			x.told = append(x.told, e.seq) // it could not be read
 		}
@@ -153,9 +158,18 @@ func (x *index) bury(i uint32) {
 }
 
 func (x *index) remove(i uint32) {
+	if len(x.under) > 0 {
+		e := x.jobs.entry(int(x.jobs.row(i).pos))
+		if t := e.tail(); x.isUnder(t) {
+			delete(x.under, t)
+			x.doubts[t] = struct{}{} // that one is the truth now
+		}
+	}
 	x.wasTold(i)
 	x.jobs.remove(i)
 }
+
+func (x *index) isUnder(tail string) bool { _, ok := x.under[tail]; return ok }
 
 func (x *index) wasTold(i uint32) {
 	if x.jobs.row(i).max&rowTold != 0 {
@@ -198,6 +212,7 @@ func (x *index) expire(now time.Time) {
 	for len(x.expiry) > 0 && x.expiry[0].at <= ms {
 		if i, ok := x.jobs.bySeq(x.expiry.pop().seq); ok {
 			x.remove(i)
+			x.gone.lapsed++
 		}
 	}
 }
@@ -209,12 +224,10 @@ func (x *index) dropBelow(first uint64) {
 	}
 	x.first = first
 	x.jobs.sort()
-	for _, p := range x.jobs.order {
-		if p.seq >= first {
-			break
-		}
-		if p.class != 0 {
-			x.remove(p.row)
+	o := &x.jobs.order
+	for i := range o.search(first) {
+		if o.class[i] != 0 {
+			x.remove(o.row[i])
 		}
 	}
 }
@@ -320,8 +333,9 @@ type grave struct{ seq, rev uint64 }
 // graves keep for a few seconds which jobs have gone: the event of an enqueue may come after the one of the job's
 // end, since each has a writer of its own.
 type graves struct {
-	young, old map[ident]grave
-	since      time.Time
+	young, old         map[ident]grave
+	lapsed, lapsedOnce int // how many ends have expired meanwhile
+	since              time.Time
 }
 
 const graveAge = 5 * time.Second
@@ -343,8 +357,12 @@ func (g *graves) find(id ident) (grave, bool) {
 func (g *graves) age(now time.Time) {
 	if now.Sub(g.since) >= graveAge {
 		g.young, g.old, g.since = make(map[ident]grave), g.young, now
+		g.lapsed, g.lapsedOnce = 0, g.lapsed
 	}
 }
+
+// lapsed is how many ends have expired in the last seconds.
+func (x *index) lapsed() int { return x.gone.lapsed + x.gone.lapsedOnce }
 
 func (g *graves) len() int { return len(g.young) + len(g.old) }
 

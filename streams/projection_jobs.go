@@ -42,14 +42,13 @@ type entry struct {
 	told     bool  // known from an event alone
 }
 
-// row is a job. It keeps its place for as long as the job is known.
+// row is a job. It keeps its number for as long as the job is known.
 type row struct {
-	updated, created, run int64
-	id                    uint64 // in the arena
-	rev                   uint32 // no job is written four billion times
-	pos                   uint32 // in the order
-	attempts              uint32
-	max                   uint32 // the upper bits are flags
+	id       uint64 // in the arena
+	rev      uint32 // no job is written four billion times
+	pos      uint32 // in the order
+	attempts uint32
+	max      uint32 // the upper bits are flags
 }
 
 const (
@@ -59,14 +58,90 @@ const (
 	rowMax   = rowTimed - 1
 )
 
-// slot is a job in the order of updates, or was: a job that changes gets a new one. Those without a class are dead.
-type slot struct {
-	seq   uint64
-	row   uint32
-	class uint32
+const rowChunk = 4096
+
+// chunk is a number of rows. What they are sorted by stands apart: a sort looks at all of them.
+type chunk struct {
+	rows    [rowChunk]row
+	created [rowChunk]int64
+	run     [rowChunk]int64
 }
 
-const rowChunk = 4096
+// order is the jobs in the order of their last updates, in columns, so that a search for few of many reads little. A
+// job that changes gets a new place in it; the old one is dead, and has no class.
+type order struct {
+	seq     []uint64
+	row     []uint32
+	class   []uint32
+	updated []int64
+
+	sorted int    // so many places stand in order;
+	low    uint64 // the lowest sequence behind those
+	dead   int    // so many are dead
+}
+
+func (o *order) len() int { return len(o.seq) }
+
+func (o *order) append(seq uint64, row, class uint32, updated int64) {
+	switch n := o.len(); {
+	case o.sorted < n:
+		o.low = min(o.low, seq)
+	case n == 0 || o.seq[n-1] < seq:
+		o.sorted++
+	default:
+		o.low = seq
+	}
+	o.seq, o.row = append(o.seq, seq), append(o.row, row)
+	o.class, o.updated = append(o.class, class), append(o.updated, updated)
+}
+
+func (o *order) kill(pos uint32) {
+	o.class[pos] = 0
+	o.dead++
+}
+
+// search answers the first place of the sorted part with this sequence or a higher one.
+func (o *order) search(seq uint64) int {
+	i, _ := slices.BinarySearch(o.seq[:o.sorted], seq)
+	return i
+}
+
+// sort brings the places in order again, and answers from where on they moved.
+func (o *order) sort() int {
+	n := o.len()
+	if o.sorted == n {
+		return n
+	}
+	from := o.search(o.low)
+	type place struct {
+		seq        uint64
+		row, class uint32
+		updated    int64
+	}
+	part := make([]place, n-from)
+	for i := range part {
+		part[i] = place{o.seq[from+i], o.row[from+i], o.class[from+i], o.updated[from+i]}
+	}
+	slices.SortFunc(part, func(a, b place) int { return cmp.Compare(a.seq, b.seq) })
+	for i, p := range part {
+		o.seq[from+i], o.row[from+i], o.class[from+i], o.updated[from+i] = p.seq, p.row, p.class, p.updated
+	}
+	o.sorted = n
+	return from
+}
+
+// compact lets go of the dead.
+func (o *order) compact() {
+	n := 0
+	for i, c := range o.class {
+		if c != 0 {
+			o.seq[n], o.row[n], o.class[n], o.updated[n] = o.seq[i], o.row[i], c, o.updated[i]
+			n++
+		}
+	}
+	o.seq, o.row, o.class, o.updated = o.seq[:n], o.row[:n], o.class[:n], o.updated[:n]
+	o.sorted, o.dead = n, 0
+}
 
 // jobs are all jobs by identity, and in the order of their last updates.
 type jobs struct {
@@ -74,14 +149,10 @@ type jobs struct {
 	table   table
 	seed    maphash.Seed
 	ids     arena
-	rows    [][]row
+	chunks  []*chunk
 	unused  uint32 // the first row that never was in use
 	free    []uint32
-
-	order  []slot
-	sorted int    // so many of them stand in order;
-	low    uint64 // the lowest sequence behind those
-	dead   int    // so many of them are dead
+	order   order
 
 	hashed map[string]string // the names of queues whose tokens are hashes
 }
@@ -90,9 +161,9 @@ func newJobs() *jobs {
 	return &jobs{classes: newClasses(), seed: maphash.MakeSeed(), hashed: make(map[string]string)}
 }
 
-func (x *jobs) row(i uint32) *row { return &x.rows[i/rowChunk][i%rowChunk] }
+func (x *jobs) row(i uint32) *row { return &x.chunks[i/rowChunk].rows[i%rowChunk] }
 
-func (x *jobs) live() int { return len(x.order) - x.dead }
+func (x *jobs) live() int { return x.order.len() - x.order.dead }
 
 // visible is how many jobs there are for those who ask.
 func (x *jobs) visible() int {
@@ -113,7 +184,7 @@ func (x *jobs) hash(id ident) (uint32, bool) {
 }
 
 func (x *jobs) hashOf(r *row) uint32 {
-	k := &x.classes.list[x.order[r.pos].class]
+	k := &x.classes.list[x.order.class[r.pos]]
 	return mix(maphash.Bytes(x.seed, x.ids.get(r.id)), k.queue, k.space)
 }
 
@@ -133,7 +204,7 @@ func (x *jobs) find(id ident) (uint32, bool) {
 	q, s := x.classes.queues.ids[id.queue], x.classes.spaces.ids[id.space]
 	return x.table.find(h, func(i uint32) bool {
 		r := x.row(i)
-		k := &x.classes.list[x.order[r.pos].class]
+		k := &x.classes.list[x.order.class[r.pos]]
 		return k.queue == q && k.space == s && string(x.ids.get(r.id)) == id.id
 	})
 }
@@ -144,8 +215,8 @@ func (x *jobs) insert(e *entry) uint32 {
 	if n := len(x.free); n > 0 {
 		i, x.free = x.free[n-1], x.free[:n-1]
 	} else {
-		if int(x.unused) == len(x.rows)*rowChunk {
-			x.rows = append(x.rows, make([]row, rowChunk))
+		if int(x.unused) == len(x.chunks)*rowChunk {
+			x.chunks = append(x.chunks, new(chunk))
 		}
 		i = x.unused
 		x.unused++
@@ -160,11 +231,10 @@ func (x *jobs) insert(e *entry) uint32 {
 // replace sets a known job to what it is now.
 func (x *jobs) replace(i uint32, e *entry) {
 	old := x.row(i).pos
-	class := x.order[old].class
+	class := x.order.class[old]
 	x.set(i, e) // takes its new class before the old one, and perhaps its labels, are let go
 	x.classes.release(class)
-	x.order[old].class = 0
-	x.dead++
+	x.order.kill(old)
 }
 
 func (x *jobs) set(i uint32, e *entry) {
@@ -172,28 +242,32 @@ func (x *jobs) set(i uint32, e *entry) {
 		x.hashed[strings.Clone(e.queue)] = strings.Clone(e.name)
 	}
 	r := x.row(i)
-	r.pos = uint32(len(x.order))
-	x.append(slot{e.seq, i, x.classes.take(e)})
-	x.fill(r, e)
+	r.pos = uint32(x.order.len())
+	x.order.append(e.seq, i, x.classes.take(e), e.updated)
+	x.fill(i, e)
 }
 
 // refine sets a known job to what its document says in full, which so far was known from an event.
 func (x *jobs) refine(i uint32, e *entry) {
 	r := x.row(i)
-	p := &x.order[r.pos]
 	class := x.classes.take(e)
-	x.classes.release(p.class)
-	p.class = class
-	x.fill(r, e)
+	x.classes.release(x.order.class[r.pos])
+	x.order.class[r.pos], x.order.updated[r.pos] = class, e.updated
+	x.fill(i, e)
 }
 
 // fill takes over what is known; of what an event does not say, it keeps what cannot have changed.
-func (x *jobs) fill(r *row, e *entry) {
+func (x *jobs) fill(i uint32, e *entry) {
+	c, n := x.chunks[i/rowChunk], i%rowChunk
 	created := cmp.Or(e.created, e.updated)
-	if e.run == 0 && created != r.created {
-		r.run = created
+	switch {
+	case e.run != 0:
+		c.run[n] = e.run
+	case c.created[n] != created: // otherwise it is the same job
+		c.run[n] = created
 	}
-	r.updated, r.created, r.run = e.updated, created, cmp.Or(e.run, r.run)
+	c.created[n] = created
+	r := &c.rows[n]
 	r.rev = uint32(min(e.rev, math.MaxUint32))
 	r.attempts = uint32(min(max(e.attempts, 0), math.MaxUint32))
 	r.max = cmp.Or(uint32(min(max(e.max, 0), rowMax)), r.max&rowMax)
@@ -205,58 +279,36 @@ func (x *jobs) fill(r *row, e *entry) {
 	}
 }
 
-func (x *jobs) append(p slot) {
-	switch n := len(x.order); {
-	case x.sorted < n:
-		x.low = min(x.low, p.seq)
-	case n == 0 || x.order[n-1].seq < p.seq:
-		x.sorted++
-	default:
-		x.low = p.seq
-	}
-	x.order = append(x.order, p)
-}
-
 // remove forgets a job.
 func (x *jobs) remove(i uint32) {
 	r := x.row(i)
 	x.table.remove(x.hashOf(r), i)
-	p := &x.order[r.pos]
-	x.classes.release(p.class)
-	p.class = 0
-	x.dead++
+	x.classes.release(x.order.class[r.pos])
+	x.order.kill(r.pos)
 	x.ids.dead += len(x.ids.get(r.id))
-	*r = row{}
+	c, n := x.chunks[i/rowChunk], i%rowChunk
+	c.rows[n], c.created[n], c.run[n] = row{}, 0, 0
 	x.free = append(x.free, i)
 }
 
 // sort brings the order in order again: events come nearly so.
-func (x *jobs) sort() {
-	if x.sorted == len(x.order) {
-		return
-	}
-	from := x.search(x.low)
-	part := x.order[from:]
-	slices.SortFunc(part, func(a, b slot) int { return cmp.Compare(a.seq, b.seq) })
-	for i, p := range part {
-		if p.class != 0 {
-			x.row(p.row).pos = uint32(from + i)
+func (x *jobs) sort() { x.moved(x.order.sort()) }
+
+// moved tells the rows where they are from a place on.
+func (x *jobs) moved(from int) {
+	for i := from; i < x.order.len(); i++ {
+		if x.order.class[i] != 0 {
+			x.row(x.order.row[i]).pos = uint32(i)
 		}
 	}
-	x.sorted = len(x.order)
-}
-
-// search answers the first place of the sorted part with this sequence or a higher one.
-func (x *jobs) search(seq uint64) int {
-	i, _ := slices.BinarySearchFunc(x.order[:x.sorted], seq, func(p slot, seq uint64) int { return cmp.Compare(p.seq, seq) })
-	return i
 }
 
 // bySeq finds the job whose newest document has a sequence. The order has to be sorted.
 func (x *jobs) bySeq(seq uint64) (uint32, bool) {
-	for i := x.search(seq); i < len(x.order) && x.order[i].seq == seq; i++ {
-		if x.order[i].class != 0 {
-			return x.order[i].row, true
+	o := &x.order
+	for i := o.search(seq); i < o.len() && o.seq[i] == seq; i++ {
+		if o.class[i] != 0 {
+			return o.row[i], true
 		}
 	}
 	return 0, false
@@ -264,13 +316,10 @@ func (x *jobs) bySeq(seq uint64) (uint32, bool) {
 
 // tidy lets go of what is dead, once it is much. What it costs is less than what the changes since the last time did.
 func (x *jobs) tidy() {
-	if x.dead > 4096 && 3*x.dead > len(x.order) {
+	if x.order.dead > 4096 && 3*x.order.dead > x.order.len() {
 		x.sort()
-		x.order = slices.DeleteFunc(x.order, func(p slot) bool { return p.class == 0 })
-		for i, p := range x.order {
-			x.row(p.row).pos = uint32(i)
-		}
-		x.sorted, x.dead = len(x.order), 0
+		x.order.compact()
+		x.moved(0)
 	}
 	if x.ids.dead > arenaChunk && 2*x.ids.dead > x.ids.size || len(x.free) > 16*rowChunk && 2*len(x.free) > int(x.unused) {
 		x.repack()
@@ -282,11 +331,10 @@ func (x *jobs) repack() {
 	x.sort()
 	fresh := newJobs()
 	fresh.hashed = x.hashed
-	fresh.order = make([]slot, 0, x.live()+x.live()/8)
-	for i := range x.order {
-		if x.order[i].class != 0 {
+	for i, class := range x.order.class {
+		if class != 0 {
 			e := x.entry(i)
-			timed := x.row(x.order[i].row).max & rowTimed
+			timed := x.row(x.order.row[i]).max & rowTimed
 			fresh.row(fresh.insert(&e)).max |= timed
 		}
 	}
@@ -295,13 +343,14 @@ func (x *jobs) repack() {
 
 // entry is what is known of the job at a place of the order.
 func (x *jobs) entry(pos int) entry {
-	p := x.order[pos]
-	r := x.row(p.row)
-	k := &x.classes.list[p.class]
+	i := x.order.row[pos]
+	c, n := x.chunks[i/rowChunk], i%rowChunk
+	r := &c.rows[n]
+	k := &x.classes.list[x.order.class[pos]]
 	return entry{
 		ident: ident{x.classes.queues.names[k.queue], x.classes.spaces.names[k.space], string(x.ids.get(r.id))},
-		state: states[k.state], typ: x.classes.types.names[k.typ], seq: p.seq, rev: uint64(r.rev),
-		attempts: int(r.attempts), max: int(r.max & rowMax), updated: r.updated, created: r.created, run: r.run,
+		state: states[k.state], typ: x.classes.types.names[k.typ], seq: x.order.seq[pos], rev: uint64(r.rev),
+		attempts: int(r.attempts), max: int(r.max & rowMax), updated: x.order.updated[pos], created: c.created[n], run: c.run[n],
 		bad: r.max&rowBad != 0, told: r.max&rowTold != 0,
 	}
 }
@@ -360,7 +409,7 @@ func (x *jobs) totals() *job.Counts {
 }
 
 func (x *jobs) bytes() int {
-	return len(x.rows)*rowChunk*48 + cap(x.free)*4 + cap(x.order)*16 + cap(x.table.places)*8 + x.ids.bytes() + len(x.classes.list)*64
+	return len(x.chunks)*rowChunk*40 + cap(x.free)*4 + cap(x.order.seq)*8 + cap(x.order.row)*4 + cap(x.order.class)*4 + cap(x.order.updated)*8 + cap(x.table.places)*8 + x.ids.bytes() + len(x.classes.list)*64
 }
 
 func instant(ms int64) time.Time { return time.UnixMilli(ms).UTC() }

@@ -51,7 +51,7 @@ func (p *Projection) choose(req *job.ListRequest, after *bookmark) (page *job.Pa
 	defer p.mu.RUnlock()
 	x := p.shown
 	page = &job.Page{Jobs: []*job.Job{}, Seq: x.covered.upTo, At: x.at}
-	places, key, total, more := x.jobs.choose(req, after)
+	places, total, more := x.jobs.choose(req, after)
 	page.Total = total
 	for _, pos := range places {
 		e := x.jobs.entry(pos)
@@ -60,7 +60,7 @@ func (p *Projection) choose(req *job.ListRequest, after *bookmark) (page *job.Pa
 	}
 	if more {
 		last := places[len(places)-1]
-		page.Next = bookmark{key: key(last), seq: x.jobs.order[last].seq}.encode(req)
+		page.Next = bookmark{key: x.jobs.keys(req.Order).at(last), seq: x.jobs.order.seq[last]}.encode(req)
 	}
 	return page, found, p.failing.tries > 0
 }
@@ -88,31 +88,34 @@ func (p *Projection) fillIn(ctx context.Context, page *job.Page, found []entry) 
 	return nil
 }
 
-// choose finds the places of a page, and the key by which it is sorted. The order has to be sorted.
-func (x *jobs) choose(req *job.ListRequest, after *bookmark) (places []int, key func(pos int) int64, total int, more bool) {
-	key = x.keyOf(req.Order)
+// choose finds the places of a page, and tells how many jobs fit and whether there are more pages. The order has to be
+// sorted.
+func (x *jobs) choose(req *job.ListRequest, after *bookmark) (places []int, total int, more bool) {
 	f := &req.Filter
 	match, total := x.classes.fitting(f)
 	if total == 0 {
-		return nil, key, 0, false
+		return nil, 0, false
 	}
-	s := scan{x: x, match: match, from: math.MinInt64, to: math.MaxInt64, asc: req.Ascending}
+	s := scan{order: &x.order, match: match, from: math.MinInt64, to: math.MaxInt64, asc: req.Ascending, total: total}
 	if !f.From.IsZero() {
 		s.from, s.timed = ceilMillis(f.From), true
 	}
 	if !f.To.IsZero() {
 		s.to, s.timed = ceilMillis(f.To), true
 	}
+	if s.timed {
+		s.total = 0
+	}
 	limit := req.Limit + 1
 	if req.Order == job.ByUpdated {
-		places, total = s.inOrder(after, req.Offset, limit, total)
+		places = s.inOrder(after, req.Offset, limit)
 	} else {
-		places, total = s.byKey(key, after, req.Offset, limit, total)
+		places = s.byKey(x.keys(req.Order), after, req.Offset, limit)
 	}
 	if len(places) == limit {
-		return places[:req.Limit], key, total, true
+		return places[:req.Limit], s.total, true
 	}
-	return places, key, total, false
+	return places, s.total, false
 }
 
 // ceilMillis is the first millisecond that is not before an instant.
@@ -124,61 +127,75 @@ func ceilMillis(t time.Time) int64 {
 	return ms
 }
 
-func (x *jobs) keyOf(o job.Order) func(pos int) int64 {
-	switch o {
-	case job.ByCreated:
-		return func(pos int) int64 { return x.row(x.order[pos].row).created }
-	case job.ByRun:
-		return func(pos int) int64 { return x.row(x.order[pos].row).run }
-	default:
-		return func(int) int64 { return 0 }
+// keys are what a listing is sorted by, before the sequence.
+type keys struct {
+	x   *jobs
+	run bool
+	key bool // otherwise by the sequence alone
+}
+
+func (x *jobs) keys(o job.Order) keys { return keys{x, o == job.ByRun, o != job.ByUpdated} }
+
+func (k keys) at(pos int) int64 {
+	if !k.key {
+		return 0
 	}
+	i := k.x.order.row[pos]
+	c := k.x.chunks[i/rowChunk]
+	if k.run {
+		return c.run[i%rowChunk]
+	}
+	return c.created[i%rowChunk]
 }
 
 // scan goes over the jobs in the order of their last updates.
 type scan struct {
-	x        *jobs
+	order    *order
 	match    []bool // by class
 	timed    bool
 	from, to int64 // last updated at from or later, and before to
 	asc      bool
+	total    int // how many fit; counted where instants are asked for
 }
 
-func (s *scan) inTime(p slot) bool {
-	u := s.x.row(p.row).updated
-	return s.from <= u && u < s.to
-}
-
-// inOrder finds up to limit places after a cursor, and counts what fits where instants are asked for.
-func (s *scan) inOrder(after *bookmark, offset, limit, total int) (places []int, _ int) {
-	order := s.x.order
-	at, end, by := len(order)-1, -1, -1
+// begin answers where to begin, where to end, and in which direction.
+func (s *scan) begin() (at, end, by int) {
 	if s.asc {
-		at, end, by = 0, len(order), 1
+		return 0, s.order.len(), 1
 	}
-	if after != nil && !s.timed {
-		if at = s.x.search(after.seq); !s.asc {
-			at--
-		} else if at < len(order) && order[at].seq == after.seq {
-			at++
-		}
+	return s.order.len() - 1, -1, -1
+}
+
+// fits reports whether the job at a place is meant.
+func (s *scan) fits(at int) bool {
+	if !s.match[s.order.class[at]] {
+		return false
 	}
 	if s.timed {
-		total = 0
+		if u := s.order.updated[at]; u < s.from || u >= s.to {
+			return false
+		}
+		s.total++
+	}
+	return true
+}
+
+// inOrder finds up to limit places after a cursor.
+func (s *scan) inOrder(after *bookmark, offset, limit int) (places []int) {
+	at, end, by := s.begin()
+	next := at // what comes before has been on a page
+	if after != nil {
+		next = s.before(after.seq)
+		if s.asc {
+			next++
+		}
+		if !s.timed {
+			at = next
+		}
 	}
 	for ; at != end; at += by {
-		p := order[at]
-		if !s.match[p.class] {
+		if !s.fits(at) || by*at < by*next {
 			continue
-		}
-		if s.timed {
-			if !s.inTime(p) {
-				continue
-			}
-			total++
-			if after != nil && (s.asc && p.seq <= after.seq || !s.asc && p.seq >= after.seq) {
-				continue
-			}
 		}
 		if offset > 0 {
 			offset--
@@ -191,64 +208,66 @@ func (s *scan) inOrder(after *bookmark, offset, limit, total int) (places []int,
 			break
 		}
 	}
-	return places, total
+	return places
+}
+
+// before answers the last place that comes, for a list that is read upwards, not after a sequence, or, for one that is
+// read downwards, below it.
+func (s *scan) before(seq uint64) int {
+	i := s.order.search(seq)
+	if !s.asc {
+		return i - 1
+	}
+	for i < s.order.len() && s.order.seq[i] == seq {
+		i++
+	}
+	return i - 1
 }
 
 // ranked is a place with what it is sorted by: the lowest come first.
 type ranked struct {
 	key int64
-	seq uint64
-	pos int
+	pos int64
 }
 
-func (a ranked) less(b ranked) bool { return a.key < b.key || a.key == b.key && a.seq < b.seq }
+func (a ranked) less(b ranked) bool { return a.key < b.key || a.key == b.key && a.pos < b.pos }
 
-// rank turns the order round where the highest are to come first.
-func (s *scan) rank(key int64, seq uint64, pos int) ranked {
+// rank turns the order round where the highest are to come first. Among equals the sequence decides, and with it the
+// place.
+func (s *scan) rank(key int64, pos int) ranked {
 	if s.asc {
-		return ranked{key, seq, pos}
+		return ranked{key, int64(pos)}
 	}
-	return ranked{^key, ^seq, pos}
+	return ranked{^key, ^int64(pos)}
 }
 
-// byKey finds up to limit places after a cursor by another order, and counts what fits where instants are asked for.
-// It keeps the best that it has met so far, and twice as many at most.
-func (s *scan) byKey(key func(int) int64, after *bookmark, offset, limit, total int) (places []int, _ int) {
-	order := s.x.order
-	if s.timed {
-		total = 0
-	}
-	var floor ranked
+// byKey finds up to limit places after a cursor by another order. It keeps the best that it has met so far, and twice
+// as many at most.
+func (s *scan) byKey(keys keys, after *bookmark, offset, limit int) (places []int) {
+	floor := ranked{math.MinInt64, math.MinInt64}
 	if after != nil {
-		floor = s.rank(after.key, after.seq, 0)
+		pos := s.before(after.seq)
+		if !s.asc {
+			pos++
+		}
+		floor = s.rank(after.key, pos)
 	}
-	keep := min(offset+limit, len(order))
+	keep := min(offset+limit, s.order.len())
 	var best []ranked
-	full, worst := false, ranked{}
-	at, end, by := len(order)-1, -1, -1
-	if s.asc {
-		at, end, by = 0, len(order), 1
-	}
-	for ; at != end; at += by {
-		p := order[at]
-		if !s.match[p.class] {
+	worst := ranked{math.MaxInt64, math.MaxInt64}
+	for at, end, by := s.begin(); at != end; at += by {
+		if !s.fits(at) {
 			continue
 		}
-		if s.timed {
-			if !s.inTime(p) {
-				continue
-			}
-			total++
-		}
-		r := s.rank(key(at), p.seq, at)
-		if full && !r.less(worst) || after != nil && !floor.less(r) {
+		r := s.rank(keys.at(at), at)
+		if !r.less(worst) || !floor.less(r) {
 			continue
 		}
 		best = append(best, r)
 		if len(best) >= max(2*keep, 1024) {
 			selectLowest(best, keep)
 			best = best[:keep]
-			worst, full = slices.MaxFunc(best, compareRanked), true
+			worst = slices.MaxFunc(best, compareRanked)
 		}
 	}
 	if len(best) > keep {
@@ -256,7 +275,7 @@ func (s *scan) byKey(key func(int) int64, after *bookmark, offset, limit, total 
 		best = best[:keep]
 	}
 	if offset >= len(best) {
-		return nil, total
+		return nil
 	}
 	if offset > 0 {
 		selectLowest(best, offset)
@@ -264,9 +283,13 @@ func (s *scan) byKey(key func(int) int64, after *bookmark, offset, limit, total 
 	}
 	slices.SortFunc(best, compareRanked)
 	for _, r := range best {
-		places = append(places, r.pos)
+		pos := r.pos
+		if !s.asc {
+			pos = ^pos
+		}
+		places = append(places, int(pos))
 	}
-	return places, total
+	return places
 }
 
 func compareRanked(a, b ranked) int {

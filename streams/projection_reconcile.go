@@ -26,6 +26,9 @@ type suspicion struct {
 // twice: a difference has to be found so often in a row before a part is read.
 const twice = 2
 
+// countShare bounds the part of its time that the projection spends on having the store count: a tenth.
+const countShare = 10
+
 // reconcileSoon is when a difference is looked at again.
 const reconcileSoon = time.Second
 
@@ -52,6 +55,7 @@ func (p *Projection) reconcile(ctx context.Context, x *index, before streamState
 		return nil
 	}
 	p.uncounted = false
+	p.restFrom(countShare * time.Since(began))
 	after, err := p.s.streamState(ctx)
 	if err != nil {
 		return err
@@ -59,7 +63,8 @@ func (p *Projection) reconcile(ctx context.Context, x *index, before streamState
 	p.mu.Lock()
 	x.expire(p.s.Now())
 	have := x.jobs.totals()
-	busy := int(2 * (after.last - min(before.last, x.covered.upTo, after.last)))
+	// Every message changes a count by one at most, and has others go; and the server lets go of ends late.
+	busy := int(2*(after.last-min(before.last, x.covered.upTo, after.last))) + x.lapsed()
 	p.mu.Unlock()
 	differ := differences(have, counts)
 	for pt := range p.suspects {
@@ -69,11 +74,15 @@ func (p *Projection) reconcile(ctx context.Context, x *index, before streamState
 	}
 	for pt, by := range differ {
 		s := p.suspects[pt]
-		switch {
-		case s.known && s.by == by: // there is an older document beside a newer one, or the like
-			continue
-		case max(by, -by) <= busy:
-			delete(p.suspects, pt)
+		explained := 0
+		if s.known { // there is an older document beside a newer one, or the like
+			explained = s.by
+		}
+		switch off := by - explained; {
+		case max(off, -off) <= busy:
+			if !s.known {
+				delete(p.suspects, pt)
+			}
 			continue
 		case s.known || (s.by > 0) != (by > 0):
 			s = suspicion{}
@@ -82,16 +91,21 @@ func (p *Projection) reconcile(ctx context.Context, x *index, before streamState
 		if s.times++; s.times >= twice {
 			p.s.log.Warn().Str("state", string(pt.state)).Str("queue", pt.queue).Int("more", by).
 				Msg("the index of jobs differs from the store's count; reading that part again")
+			reading := time.Now()
 			if err := p.readAgain(ctx, x, pt); err != nil {
 				return err
 			}
+			p.restFrom(readShare * time.Since(reading))
 			s = suspicion{by: by, known: true}
 		}
 		p.suspects[pt] = s
 	}
-	// What takes long is done seldom.
-	p.reconciled = p.reconciled.Add((readShare - 1) * time.Since(began))
 	return nil
+}
+
+// restFrom has what takes long done seldom.
+func (p *Projection) restFrom(comparing time.Duration) {
+	p.reconciled = p.reconciled.Add(min(comparing, 10*p.cfg.Reconcile))
 }
 
 // differences are the parts of which the index has more, or fewer, than the store counts.
@@ -204,12 +218,11 @@ func (p *Projection) doubtUnseen(x *index, st state, queue string, seen []uint64
 	defer p.mu.Unlock()
 	x.jobs.sort()
 	match, _ := x.jobs.classes.of(st, queue)
-	for pos := range x.jobs.order {
-		pl := &x.jobs.order[pos]
-		if !match[pl.class] {
+	for pos, class := range x.jobs.order.class {
+		if !match[class] {
 			continue
 		}
-		if _, ok := slices.BinarySearch(seen, pl.seq); !ok {
+		if _, ok := slices.BinarySearch(seen, x.jobs.order.seq[pos]); !ok {
 			e := x.jobs.entry(pos)
 			x.doubt(e.ident)
 		}

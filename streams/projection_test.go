@@ -330,8 +330,7 @@ func TestAProjectionTakesEventsAtOnce(t *testing.T) {
 		require.WithinDuration(t, n.Now(), j.UpdatedAt, soon)
 		return nil
 	})
-	require.Equal(t, 1, p.Stats().Unread)
-	require.Zero(t, p.Stats().Seq, "nothing was read")
+	require.Equal(t, 1, p.Stats().Unread, "nothing was read")
 }
 
 func TestAProjectionReadsWhatNoEventTellsOf(t *testing.T) {
@@ -468,7 +467,7 @@ func TestAProjectionLooksOnceAtWhatOnlySeemsToDiffer(t *testing.T) {
 		return n.Count(ctx)
 	}
 	p := n.project(cfg)
-	natstest.Eventually(t, soon, func() bool { return counted.Load() > 12 })
+	natstest.Eventually(t, soon, func() bool { return counted.Load() >= 6 })
 	n.agrees(p)
 	require.Equal(t, 1, log.lines("differs from the store's count"))
 }
@@ -647,9 +646,8 @@ func TestAProjectionRefusesWhatItCannotBe(t *testing.T) {
 	_, err = n.NewProjection(t.Context(), ProjectionConfig{Reconcile: time.Millisecond})
 	require.ErrorContains(t, err, "reconcile")
 	require.NoError(t, n.js.DeleteStream(t.Context(), n.names.stream()))
-	ctx, cancel := context.WithTimeout(t.Context(), time.Second)
-	defer cancel()
-	_, err = n.NewProjection(ctx, ProjectionConfig{})
+	_, err = n.NewProjection(t.Context(), ProjectionConfig{})
+	require.ErrorIs(t, err, ErrTopology)
 	require.ErrorContains(t, err, "stream not found")
 }
 

@@ -137,7 +137,7 @@ func TestTheOldestReadyJobIsTheNextOne(t *testing.T) {
 func TestPause(t *testing.T) {
 	everywhere(t, map[string]func(t *testing.T, p *place){
 		"nothing is handed out until it is resumed": pauseHoldsAll,
-		"a pause ends by itself":                     pauseEnds,
+		"a pause ends by itself":                    pauseEnds,
 	})
 }
 

@@ -52,12 +52,12 @@ type Store struct {
 	cancel context.CancelFunc
 	wg     sync.WaitGroup
 
-	queues  queueBook    // what is known of queues
+	queues  queueBook     // what is known of queues
 	workers *workerReader // reads presence
 
-	mu     sync.Mutex
-	drift  []Drift
-	sweep  sweeper
+	mu    sync.Mutex
+	drift []Drift
+	sweep sweeper
 }
 
 var _ job.Queue = (*Store)(nil)

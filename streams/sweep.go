@@ -78,8 +78,8 @@ func (sw *sweeper) spent(p *pace, began time.Time, most time.Duration) {
 // every few seconds.
 //
 // What there may be much of is read in parts, a round at a time, so that neither the server nor this process is
-// kept busy for more than about a hundredth of the time. At a million records that makes it half an hour until
-// everything was looked at once; what is new is looked at within seconds all the same, as is what runs or is late.
+// kept busy for more than about a hundredth of the time. At a million records that makes it an hour until everything
+// was looked at once; what is new is looked at within seconds all the same, as is what runs or is late.
 func (s *Store) Sweep(ctx context.Context) (SweepReport, error) {
 	sw := &s.sweep
 	sw.mu.Lock()

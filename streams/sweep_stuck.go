@@ -1,7 +1,9 @@
 package streams
 
 import (
+	"cmp"
 	"context"
+	"fmt"
 	"time"
 
 	"github.com/nats-io/nats.go/jetstream"
@@ -67,6 +69,7 @@ func (s *Store) sweepPassing(ctx context.Context, info *jetstream.ConsumerInfo, 
 			from = m.seq + 1
 		}
 	}
+	var failed error
 	for _, m := range stuck[:min(len(stuck), stuckMost)] {
 		if !is.told {
 			is.told = true
@@ -75,14 +78,16 @@ func (s *Store) sweepPassing(ctx context.Context, info *jetstream.ConsumerInfo, 
 				Msg("housekeeping: a queue's consumer is stuck; what it does not deliver is written anew")
 		}
 		done, err := s.dispatchAnew(ctx, m, rep)
-		if err != nil {
-			return is, err
-		}
-		if done {
+		switch {
+		case ctx.Err() != nil:
+			return is, cmp.Or(err, ctx.Err())
+		case err != nil: // the others can be dealt with all the same
+			failed = cmp.Or(failed, fmt.Errorf("%s: %w", m.subject, err))
+		case done:
 			rep.Stuck++
 		}
 	}
-	return is, nil
+	return is, failed
 }
 
 // passedBy are old messages that the consumer has come past and that wait for nobody's ack. Which ones it does wait for

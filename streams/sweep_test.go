@@ -146,9 +146,12 @@ func TestSweepMovesWhatIsLate(t *testing.T) {
 	require.NoError(t, err)
 	require.NoError(t, stream.Purge(t.Context(), jetstream.WithPurgeSubject(n.names.alarm(d.tail, d.Writer))))
 	n.sweepNothing()
-	n.clock.offset.Add(int64(time.Minute + lateDue - time.Second))
+	at := func(key job.Key, after time.Duration) { // has the clock stand so long after a job's instant
+		n.clock.offset.Add(int64(n.doc(key, stateDue).Job.RunAt.Add(after).Sub(n.Now())))
+	}
+	at(keys[0], lateDue-5*time.Second)
 	n.sweepNothing() // ten seconds are not over
-	n.clock.offset.Add(int64(2 * time.Second))
+	at(keys[1], lateDue+time.Second)
 	require.Equal(t, SweepReport{LateDue: 2}, n.sweepUntil())
 	for _, k := range keys[:2] {
 		require.Len(t, n.docs(k), 1)
@@ -169,7 +172,11 @@ func TestSweepMovesWhatIsLate(t *testing.T) {
 func TestSweepDeletesOlderDocuments(t *testing.T) {
 	t.Parallel()
 	p := server(t)
-	n := p.open(t)
+	n := p.open(t).impatient()
+	n.sweep.after.older = 2 * time.Second
+	calm := 20 * time.Second // the live claim lives on a slow machine too
+	_, err := n.Configure(t.Context(), "q", job.QueueSettings{Lease: &calm})
+	require.NoError(t, err)
 	c := n.work("q", "w")
 	live := n.enqueue(spec("q", "live"))
 	cl := claimOne(t, c)
@@ -182,7 +189,7 @@ func TestSweepDeletesOlderDocuments(t *testing.T) {
 	natstest.Eventually(t, soon, func() bool { return len(n.docs(key)) == 1 })
 	// A copy of what was deleted, as a server that lost a delete brings it back.
 	end := n.docs(key)[0]
-	_, err := n.put(t.Context(), write{tail: old.tail, state: stateRunning, doc: &old.document, guard: end.seq})
+	_, err = n.put(t.Context(), write{tail: old.tail, state: stateRunning, doc: &old.document, guard: end.seq})
 	require.NoError(t, err)
 	rep, err := n.Sweep(t.Context())
 	require.NoError(t, err)
@@ -228,10 +235,10 @@ func TestManySweepAtOnce(t *testing.T) {
 	require.NoError(t, c.Close(t.Context()))
 	total := make(chan int, 3)
 	for range 3 {
-		m := p.open(t)
+		m := p.open(t).impatient()
 		go func() {
 			sum := 0
-			for end := time.Now().Add(3 * lease); time.Now().Before(end); {
+			for end := time.Now().Add(5 * lease); time.Now().Before(end); {
 				rep, err := m.Sweep(t.Context())
 				if err != nil {
 					t.Error(err)

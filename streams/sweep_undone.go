@@ -1,12 +1,16 @@
 package streams
 
 import (
+	"cmp"
 	"context"
 	"errors"
+	"fmt"
 	"strings"
 	"time"
 
 	"github.com/nats-io/nats.go/jetstream"
+
+	"github.com/jetcrew/jetcrew/pkg/job"
 )
 
 // A server that is killed may forget deletions that it had answered for: alarms, wakes, due documents and ready
@@ -18,13 +22,14 @@ import (
 // a replica may hear of an ack a little before it removes the message. Those that still have to stand longer it takes
 // down in still.
 func (s *Store) sweepAcked(ctx context.Context, info *jetstream.ConsumerInfo, still map[uint64]time.Time, rep *SweepReport) error {
+	var failed error
 	for from := uint64(1); from <= info.AckFloor.Stream; {
 		m, err := s.next(ctx, info.Config.FilterSubject, from)
 		if err != nil {
-			return err
+			return cmp.Or(failed, err)
 		}
 		if m == nil || m.seq > info.AckFloor.Stream {
-			return nil
+			break
 		}
 		from = m.seq + 1
 		now := s.Now()
@@ -42,14 +47,16 @@ func (s *Store) sweepAcked(ctx context.Context, info *jetstream.ConsumerInfo, st
 		} else {
 			undone, err = s.dispatchAnew(ctx, m, rep)
 		}
-		if err != nil {
-			return err
-		}
-		if undone {
+		switch {
+		case ctx.Err() != nil:
+			return cmp.Or(err, ctx.Err())
+		case err != nil: // the others can be dealt with all the same
+			failed = cmp.Or(failed, fmt.Errorf("%s: %w", m.subject, err))
+		case undone:
 			rep.Undone++
 		}
 	}
-	return nil
+	return failed
 }
 
 // dispatchAnew deals with a ready message that no consumer will deliver: where its job has gone on it is deleted, where
@@ -73,6 +80,12 @@ func (s *Store) dispatchAnew(ctx context.Context, m *message, rep *SweepReport) 
 		d := n.next(newWriter())
 		d.ClaimFirst = true // whoever had it may have begun
 		_, err := s.put(ctx, write{tail: r.tail, state: stateReady, doc: &d, guard: last(recs)})
+		if errors.Is(err, job.ErrTooLarge) {
+			var old []uint64
+			if _, old, err = s.endTooLarge(ctx, r.tail, recs, err); err == nil {
+				return true, s.remove(ctx, old...)
+			}
+		}
 		if errors.Is(err, errGuard) || retryable(err) {
 			return false, nil // the next round looks again
 		}
@@ -108,16 +121,19 @@ func (s *Store) abandoned(ctx context.Context, n *record, ago time.Duration) (bo
 // document has been found by itself, or it has none.
 func (s *Store) sweepAlarm(ctx context.Context, m *message, now time.Time, rep *SweepReport) error {
 	at, err := time.Parse(time.RFC3339Nano, strings.TrimPrefix(header(m.header, jetstream.ScheduleHeader), "@at "))
-	what := "an alarm that has not fired"
-	if err != nil { // it cannot fire, and nothing looks at it
-		s.log.Error().Str("subject", m.subject).Bytes("body", m.data[:min(len(m.data), 200)]).
-			Msg("housekeeping: a message that is no alarm stands on the alarms' subjects")
-		what = "a message that is no alarm"
-	} else if !at.Before(now.Add(-2 * lateDue)) {
+	if err == nil && !at.Before(now.Add(-2*lateDue)) {
 		return nil
 	}
-	if err := s.dropHint(ctx, m, what); err != nil {
-		return err
+	what := "an alarm that has not fired"
+	if err != nil { // it cannot fire, and nothing looks at it
+		what = "a message that is no alarm"
+	}
+	if derr := s.dropHint(ctx, m, what); derr != nil {
+		return derr
+	}
+	if err != nil {
+		s.log.Error().Str("subject", m.subject).Bytes("body", m.data[:min(len(m.data), 200)]).
+			Msg("housekeeping: a message that is no alarm stood on the alarms' subjects")
 	}
 	rep.Undone++
 	return nil

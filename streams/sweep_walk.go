@@ -30,22 +30,33 @@ func (s *Store) sweepWalk(ctx context.Context, stream extent, rep *SweepReport) 
 	}
 	began := time.Now()
 	defer func() { s.sweep.spent(&w.pace, began, mostWalk) }()
-	if w.end == 0 {
-		*w = wholeWalk{next: stream.first, end: stream.last, seed: maphash.MakeSeed(), met: make(map[uint64]struct{})}
-	}
 	var failed error
 	for ctx.Err() == nil && time.Since(began) < walkSlice {
-		msgs, err := s.walkOn(ctx, stream)
-		if err != nil {
-			return err
-		}
-		failed = cmp.Or(failed, s.walkOver(ctx, msgs, rep))
-		if w.next > w.end {
-			w.end, w.met = 0, nil
+		failed = cmp.Or(failed, s.sweepWalkPart(ctx, stream, rep))
+		if failed != nil || w.end == 0 {
 			break
 		}
 	}
 	return cmp.Or(failed, ctx.Err())
+}
+
+// sweepWalkPart takes one step of the walk, the first one of another if none is under way.
+func (s *Store) sweepWalkPart(ctx context.Context, stream extent, rep *SweepReport) error {
+	w := &s.sweep.walk
+	if w.end == 0 {
+		*w = wholeWalk{
+			next: stream.first, end: stream.last, seed: maphash.MakeSeed(), met: make(map[uint64]struct{}), pace: w.pace,
+		}
+	}
+	msgs, err := s.walkOn(ctx, stream)
+	if err != nil {
+		return err
+	}
+	err = s.walkOver(ctx, msgs, rep)
+	if w.next > w.end {
+		w.end = 0
+	}
+	return err
 }
 
 // walkOn reads the messages that come next: by their numbers, which holds up nobody, or, where most of these are gone,

@@ -246,11 +246,15 @@ func withRead(recs []record, r *record, upTo uint64) []record {
 	return recs
 }
 
-// walkBatch is how many messages one read of a walk takes.
-const walkBatch = 10_000
+const (
+	// walkBatch is how many messages one read of a walk takes.
+	walkBatch = 10_000
+	// leastBatch is how many it still takes after reads have failed.
+	leastBatch = 50
+)
 
-// scopeWalk reads the documents in a scope from one sequence up to another, the oldest first: by filters, while that costs the server
-// less than handing out everything.
+// scopeWalk reads the documents in a scope from one sequence up to another, the oldest first: by filters, while that
+// costs the server less than handing out everything.
 type scopeWalk struct {
 	s     *Store
 	scope scope
@@ -357,6 +361,9 @@ func (w *scopeWalk) fill(ctx context.Context, src *source) error {
 		}
 		err := patiently(ctx, func() (err error) {
 			src.buf, src.left, err = w.s.read.batch(ctx, src.next, src.filter, src.batch)
+			if err != nil { // it may be more than a slow connection carries in the time of a request
+				src.batch = max(src.batch/2, min(src.batch, leastBatch))
+			}
 			return err
 		})
 		if err != nil {

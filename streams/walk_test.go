@@ -1,6 +1,7 @@
 package streams
 
 import (
+	"bytes"
 	"math/rand/v2"
 	"slices"
 	"strings"
@@ -10,6 +11,7 @@ import (
 	"github.com/stretchr/testify/require"
 	"pgregory.net/rapid"
 
+	"github.com/jetcrew/jetcrew/integration/natstest"
 	"github.com/jetcrew/jetcrew/pkg/job"
 )
 
@@ -101,6 +103,30 @@ func TestAWalkFiltersWhatPays(t *testing.T) {
 		require.Equal(t, test.filter, w.sources[0].filter)
 		require.Equal(t, w.looked, w.toLook())
 	}
+}
+
+// A batch whose answer does not come in time is asked for again, as a smaller one.
+func TestAWalkAsksForLessWhereAnswersAreLost(t *testing.T) {
+	t.Parallel()
+	p := server(t)
+	var d natstest.FaultDialer
+	n := p.open(t, d.Option())
+	c := &crowd{n: n}
+	keys := c.begin(stateDead, 300)
+	all, err := n.extent(t.Context())
+	require.NoError(t, err)
+	d.DropFromServer(1, func(frame []byte) bool { return bytes.Contains(frame, []byte("204 EOB")) })
+	f := job.Filter{AllSpaces: true, Statuses: []job.Status{job.Dead}}
+	w := &scopeWalk{s: n.Store, scope: scopeOf(&f, nil), from: all.first, top: all.last, msgs: all.msgs}
+	met := 0
+	for more := true; more; {
+		var msgs []message
+		msgs, more, err = w.some(t.Context(), 1000)
+		require.NoError(t, err)
+		met += len(msgs)
+	}
+	require.Equal(t, len(keys), met)
+	require.Less(t, w.sources[0].batch, walkBatch)
 }
 
 func TestAnInstantIsFound(t *testing.T) {

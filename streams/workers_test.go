@@ -33,7 +33,9 @@ func TestWorkers(t *testing.T) {
 	require.NoError(t, err)
 	require.Empty(t, none)
 
-	n.configure("b", job.QueueSettings{Lease: new(patient)})
+	const lease = 6 * time.Second
+	n.configure("a", job.QueueSettings{Lease: new(lease)})
+	n.configure("b", job.QueueSettings{Lease: new(lease)})
 	c := n.work("b", "w1")
 	n.work("a", "w1")
 	gone := n.work("a", "w2")
@@ -49,7 +51,7 @@ func TestWorkers(t *testing.T) {
 
 	var workers []job.Worker
 	natstest.Eventually(t, soon, func() (err error) {
-		if workers, err = n.Workers(t.Context()); err == nil && (len(workers) != 2 || workers[1].Queues[1].Running != 1) {
+		if workers, err = n.Workers(t.Context()); err == nil && (len(workers) != 2 || len(workers[1].Queues) != 2 || workers[1].Queues[1].Running != 1) {
 			err = fmt.Errorf("%+v", workers)
 		}
 		return err
@@ -61,7 +63,7 @@ func TestWorkers(t *testing.T) {
 	require.Equal(t, "w1", w.ID)
 	require.Equal(t, []string{"a", "b"}, []string{w.Queues[0].Queue, w.Queues[1].Queue})
 	require.Equal(t, 4, w.Queues[1].Slots)
-	require.Equal(t, patient, w.Queues[1].Lease)
+	require.Equal(t, lease, w.Queues[1].Lease)
 	require.Equal(t, []job.WorkerJob{{Space: "default", ID: "j", Type: "t", Since: cl.Job().StartedAt}}, w.Queues[1].Jobs)
 	for _, key := range []string{"garbage.a", "w9.a"} {
 		require.Equal(t, 1, strings.Count(log.String(), key), log.String())

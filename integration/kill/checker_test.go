@@ -3,12 +3,14 @@ package kill
 import (
 	"cmp"
 	"context"
+	"errors"
 	"fmt"
 	"slices"
 	"strings"
 	"time"
 
 	"github.com/nats-io/nats.go/jetstream"
+	"github.com/stretchr/testify/require"
 
 	"github.com/jetcrew/jetcrew/pkg/job"
 )
@@ -43,6 +45,11 @@ func (c *crew) check(r rules) {
 	if c.t.Failed() {
 		return
 	}
+	c.sweepToRest()
+	c.walk(present)
+	if c.t.Failed() {
+		return
+	}
 	var broken []string
 	fault := func(format string, args ...any) { broken = append(broken, fmt.Sprintf(format, args...)) }
 	c.checkProducers(present, fault)
@@ -55,6 +62,59 @@ func (c *crew) check(r rules) {
 		c.t.Errorf("%d violations", len(broken))
 	}
 	c.t.Logf("%d jobs, %d faults; %s; at rest after %s", len(present), c.kills, figures, rested.Round(time.Millisecond))
+}
+
+// sweepToRest does housekeeping as a new leader does it, until two rounds on end find nothing to repair.
+func (c *crew) sweepToRest() {
+	c.t.Helper()
+	quiet, repaired := 0, 0
+	c.until(func() error {
+		ctx, cancel := context.WithTimeout(context.Background(), 30*time.Second)
+		defer cancel()
+		report, err := c.store.Sweep(ctx)
+		if err != nil {
+			return err
+		}
+		quiet++
+		if n := report.Repaired(); n > 0 {
+			quiet, repaired = 0, repaired+n
+		}
+		if quiet < 2 {
+			return fmt.Errorf("there was something to repair: %+v", report)
+		}
+		return nil
+	})
+	if repaired > 0 {
+		c.t.Logf("at rest, housekeeping still repaired %+v", c.store.SweepTotals())
+	}
+}
+
+// walk goes through the whole stream, message by message: one document for each job, an end, and nothing else.
+func (c *crew) walk(present map[string]job.Status) {
+	c.t.Helper()
+	ctx, cancel := context.WithTimeout(context.Background(), patience)
+	defer cancel()
+	s, err := c.js.Stream(ctx, stream)
+	require.NoError(c.t, err)
+	met := make(map[string]string)
+	for seq := uint64(1); ; seq++ {
+		m, err := s.GetMsg(ctx, seq, jetstream.WithGetMsgSubject(">"))
+		if errors.Is(err, jetstream.ErrMsgNotFound) {
+			break
+		}
+		require.NoError(c.t, err)
+		seq = m.Sequence
+		t := strings.Split(m.Subject, ".")
+		if len(t) != 6 || t[1] != "job" || !job.Status(t[2]).Terminal() {
+			c.t.Errorf("left in the stream: %s", m.Subject)
+			continue
+		}
+		if other := met[t[5]]; other != "" {
+			c.t.Errorf("job %s has two documents: %s and %s", t[5], other, m.Subject)
+		}
+		met[t[5]] = m.Subject
+	}
+	require.Len(c.t, met, len(present), "jobs in the stream")
 }
 
 // atRest reads what the stream holds. Its error says what is still going on.

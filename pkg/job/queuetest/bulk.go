@@ -109,21 +109,16 @@ func bulk(e *env) {
 		require.GreaterOrEqual(e, r.Looked, r.Matched)
 		return r
 	}
-	left := func(s job.Status) int {
+	has := func(s job.Status, n int) {
 		e.Helper()
 		f := ours
 		f.Statuses = []job.Status{s}
-		ids, err := e.pages(job.ListRequest{Filter: f})
-		require.NoError(e, err)
-		return len(ids)
-	}
-	has := func(s job.Status, n int) {
-		e.Helper()
 		e.eventually(func() error {
-			if got := left(s); got != n {
-				return fmt.Errorf("%d jobs are %s, not %d", got, s, n)
+			ids, err := e.pages(o, job.ListRequest{Filter: f})
+			if err == nil && len(ids) != n {
+				err = fmt.Errorf("%d jobs are %s, not %d", len(ids), s, n)
 			}
-			return nil
+			return err
 		})
 	}
 	has(job.Due, 30)

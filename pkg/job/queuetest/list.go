@@ -12,11 +12,23 @@ import (
 	"github.com/jetcrew/jetcrew/pkg/job"
 )
 
+// listers are all by which jobs can be listed: the queue itself, and an index where it has one beside it.
+func (e *env) listers() []job.Lister {
+	all := []job.Lister{e.op()}
+	if x, ok := e.h.(Indexed); ok {
+		if e.index == nil {
+			e.index = x.Index(e.T)
+		}
+		all = append(all, e.index)
+	}
+	return all
+}
+
 // pages reads a listing to its end, and answers the ids in order. It holds what must hold for every page.
-func (e *env) pages(req job.ListRequest) ([]string, error) {
+func (e *env) pages(l job.Lister, req job.ListRequest) ([]string, error) {
 	var ids []string
 	for {
-		p, err := e.op().List(e.ctx(), req)
+		p, err := l.List(e.ctx(), req)
 		if err != nil {
 			return nil, err
 		}
@@ -39,38 +51,42 @@ func (e *env) pages(req job.ListRequest) ([]string, error) {
 // lists checks that a filter means these jobs, in that order.
 func (e *env) lists(f job.Filter, want ...string) {
 	e.Helper()
-	e.eventually(func() error { // another replica may answer a moment late
-		got, err := e.pages(job.ListRequest{Filter: f})
-		if err != nil {
-			return err
+	for _, l := range e.listers() {
+		e.pagesAre(l, job.ListRequest{Filter: f}, want)
+	}
+}
+
+func (e *env) pagesAre(l job.Lister, req job.ListRequest, want []string) {
+	e.Helper()
+	e.eventually(func() error { // another replica, or an index, may answer a moment late
+		got, err := e.pages(l, req)
+		if err == nil && !slices.Equal(got, want) {
+			err = fmt.Errorf("%T lists %q for %+v, not %q", l, got, req, want)
 		}
-		if !slices.Equal(got, want) {
-			return fmt.Errorf("%+v lists %q, not %q", f, got, want)
-		}
-		return nil
+		return err
 	})
 }
 
 func listFilters(e *env) {
 	s1, s2 := "s-"+uuid.NewString(), "s-"+uuid.NewString()
 	w := e.worker("w")
-	in := func(space, id, typ string) job.Spec { return job.Spec{Queue: e.queue, Space: space, ID: id, Type: typ} }
+	// A worker may take a job ahead, and hand it back: so what waits is in a queue that has none.
+	idle := e.queue + ".idle"
+	in := func(queue, space, id, typ string) job.Spec { return job.Spec{Queue: queue, Space: space, ID: id, Type: typ} }
 	for _, s := range ends { // updated last: cancelled
-		e.enqueue(in(s1, string(s), "t"))
+		e.enqueue(in(e.queue, s1, string(s), "t"))
 		e.see(e.settle(e.claim(w), job.Outcome{Status: s}).Key(), is(s))
 	}
 	e.pass(4 * skew) // so that instants tell what was before from what comes after
-	e.enqueue(in(s2, "running", "t"))
+	e.enqueue(in(e.queue, s2, "running", "t"))
 	e.claim(w)
 	running := e.seen(job.Key{Queue: e.queue, Space: s2, ID: "running"})
 	e.pass(4 * skew)
-	e.enqueue(in(s1, "ready", "u"))
-	due := in(s2, "due", "u")
+	e.enqueue(in(idle, s1, "ready", "u"))
+	due := in(idle, s2, "due", "u")
 	due.Delay = time.Hour
 	e.enqueue(due)
-	other := in(s1, "elsewhere", "t")
-	other.Queue += ".b"
-	e.enqueue(other)
+	e.enqueue(in(idle, s1, "other", "t"))
 
 	ours := job.Filter{Spaces: []string{s1, s2}}
 	with := func(change func(*job.Filter)) job.Filter {
@@ -79,17 +95,16 @@ func listFilters(e *env) {
 		return f
 	}
 	of := func(s ...job.Status) job.Filter { return with(func(f *job.Filter) { f.Statuses = s }) }
-	all := []string{"elsewhere", "due", "ready", "running", "cancelled", "dead", "failed", "succeeded"}
-	e.lists(ours, all...)
-	e.lists(job.Filter{AllSpaces: true, Queue: e.queue}, all[1:]...)
-	e.lists(job.Filter{Spaces: []string{s1}}, "elsewhere", "ready", "cancelled", "dead", "failed", "succeeded")
+	e.lists(ours, "other", "due", "ready", "running", "cancelled", "dead", "failed", "succeeded")
+	e.lists(job.Filter{AllSpaces: true, Queue: idle}, "other", "due", "ready")
+	e.lists(job.Filter{Spaces: []string{s1}}, "other", "ready", "cancelled", "dead", "failed", "succeeded")
 	e.lists(job.Filter{Spaces: []string{s2}}, "due", "running")
 	e.lists(job.Filter{Spaces: []string{uuid.NewString()}})
-	e.lists(with(func(f *job.Filter) { f.Queue = e.queue + ".b" }), "elsewhere")
+	e.lists(with(func(f *job.Filter) { f.Queue = e.queue }), "running", "cancelled", "dead", "failed", "succeeded")
 	e.lists(with(func(f *job.Filter) { f.Type = "u" }), "due", "ready")
-	e.lists(with(func(f *job.Filter) { f.Type, f.Queue, f.Statuses = "u", e.queue, []job.Status{job.Due, job.Dead} }), "due")
-	e.lists(of(job.Pending), "elsewhere", "due", "ready")
-	e.lists(of(job.Ready), "elsewhere", "ready")
+	e.lists(with(func(f *job.Filter) { f.Type, f.Queue, f.Statuses = "u", idle, []job.Status{job.Due, job.Dead} }), "due")
+	e.lists(of(job.Pending), "other", "due", "ready")
+	e.lists(of(job.Ready), "other", "ready")
 	e.lists(of(job.Due), "due")
 	e.lists(of(job.Running), "running")
 	for _, s := range ends {
@@ -97,7 +112,7 @@ func listFilters(e *env) {
 	}
 	e.lists(of(job.Failed, job.Due, job.Running), "due", "running", "failed")
 	e.lists(with(func(f *job.Filter) { f.To = running.UpdatedAt }), "cancelled", "dead", "failed", "succeeded")
-	e.lists(with(func(f *job.Filter) { f.From = running.UpdatedAt }), "elsewhere", "due", "ready", "running")
+	e.lists(with(func(f *job.Filter) { f.From = running.UpdatedAt }), "other", "due", "ready", "running")
 	e.lists(with(func(f *job.Filter) { f.From, f.To = running.UpdatedAt, running.UpdatedAt.Add(time.Millisecond) }), "running")
 }
 
@@ -123,23 +138,24 @@ func listRecords(e *env) {
 	e.settle(e.claim(w), job.Outcome{Status: job.Failed, Error: "no"})
 	want := e.see(key, is(job.Failed))
 	e.lists(f, "1")
-	p, err := e.op().List(e.ctx(), job.ListRequest{Filter: f})
-	require.NoError(e, err)
-	require.Equal(e, []*job.Job{want}, p.Jobs, "the whole record")
-	require.Contains(e, []int{1, job.Uncounted}, p.Total)
-	require.Empty(e, p.Next)
-	require.NotZero(e, p.Seq)
-	require.WithinDuration(e, e.q.Now(), p.At, soon)
-	p, err = e.op().List(e.ctx(), job.ListRequest{Filter: f, Bare: true})
-	require.NoError(e, err)
-	require.Len(e, p.Jobs, 1)
-	j := p.Jobs[0]
-	require.Equal(e, []any{want.Key(), want.Type, want.Status, want.UpdatedAt, want.CreatedAt, want.RunAt, want.Attempts},
-		[]any{j.Key(), j.Type, j.Status, j.UpdatedAt, j.CreatedAt, j.RunAt, j.Attempts})
+	for _, l := range e.listers() {
+		p, err := l.List(e.ctx(), job.ListRequest{Filter: f})
+		require.NoError(e, err)
+		require.Equal(e, []*job.Job{want}, p.Jobs, "the whole record")
+		require.Contains(e, []int{1, job.Uncounted}, p.Total)
+		require.Empty(e, p.Next)
+		require.NotZero(e, p.Seq)
+		require.WithinDuration(e, e.q.Now(), p.At, soon)
+		p, err = l.List(e.ctx(), job.ListRequest{Filter: f, Bare: true})
+		require.NoError(e, err)
+		require.Len(e, p.Jobs, 1)
+		j := p.Jobs[0]
+		require.Equal(e, []any{want.Key(), want.Type, want.Status, want.UpdatedAt, want.CreatedAt, want.RunAt, want.Attempts},
+			[]any{j.Key(), j.Type, j.Status, j.UpdatedAt, j.CreatedAt, j.RunAt, j.Attempts})
+	}
 }
 
 func listOrder(e *env) {
-	w := e.worker("w")
 	f := job.Filter{AllSpaces: true, Queue: e.queue}
 	for i := range 5 {
 		s := e.spec(fmt.Sprint(i))
@@ -152,58 +168,54 @@ func listOrder(e *env) {
 	e.lists(f, "1", "4", "3", "2", "0")
 	e.changed(job.OpRunNow, key("3"), job.Pending)
 	e.lists(f, "3", "1", "4", "2", "0")
-	cl := e.claim(w)
-	e.seen(cl.Job().Key())
 	e.changed(job.OpRequeue, key("1"), job.Pending)
 	e.lists(f, "1", "3", "4", "2", "0")
-	e.settle(cl, job.Succeed(nil))
-	e.lists(f, "3", "1", "4", "2", "0")
+	w := e.worker("w")
+	require.Equal(e, "3", e.settle(e.claim(w), job.Succeed(nil)).ID)
+	require.Equal(e, "1", e.settle(e.claim(w), job.Succeed(nil)).ID)
+	e.lists(f, "1", "3", "4", "2", "0")
 }
 
 func listCursor(e *env) {
-	f := job.Filter{AllSpaces: true, Queue: e.queue}
 	var specs []job.Spec
+	var want []string
 	for i := range 20 {
 		specs = append(specs, e.spec(fmt.Sprintf("%02d", i)))
+		want = append(want, fmt.Sprintf("%02d", 19-i))
 	}
 	_, err := e.q.EnqueueAll(e.ctx(), specs)
 	require.NoError(e, err)
-	var first []string
-	e.eventually(func() (err error) {
-		if first, err = e.pages(job.ListRequest{Filter: f, Limit: 3}); err == nil && len(first) != 20 {
-			err = errNotYet
+	for i, l := range e.listers() {
+		req := job.ListRequest{Filter: job.Filter{AllSpaces: true, Queue: e.queue}, Limit: 3}
+		e.pagesAre(l, req, want)
+		seen := make(map[string]int)
+		for n := 0; ; n++ {
+			p, err := l.List(e.ctx(), req)
+			require.NoError(e, err)
+			for _, j := range p.Jobs {
+				seen[j.ID]++
+			}
+			switch n { // a page was read; what it listed changes, and what it did not
+			case 0:
+				e.changed(job.OpCancel, job.Key{Queue: e.queue, ID: want[0]}, job.Cancelled)
+				e.changed(job.OpCancel, job.Key{Queue: e.queue, ID: want[14]}, job.Cancelled)
+			case 1, 3:
+				e.enqueue(e.spec(fmt.Sprintf("new-%d-%d", i, n)))
+			}
+			if req.Cursor = p.Next; req.Cursor == "" {
+				break
+			}
 		}
-		return err
-	})
-	require.Equal(e, "19", first[0])
-	require.IsDecreasing(e, first)
-
-	req := job.ListRequest{Filter: f, Limit: 3}
-	seen := make(map[string]int)
-	for n := 0; ; n++ {
-		p, err := e.op().List(e.ctx(), req)
-		require.NoError(e, err)
-		require.Contains(e, []int{20 + min(n, 4)/2, job.Uncounted}, p.Total)
-		for _, j := range p.Jobs {
-			seen[j.ID]++
+		for k, id := range want {
+			if k != 14 {
+				require.Equal(e, 1, seen[id], "%T: %s", l, id)
+			}
 		}
-		switch n { // a page was read; what it listed changes, and what it did not
-		case 0:
-			e.changed(job.OpCancel, job.Key{Queue: e.queue, ID: "19"}, job.Cancelled)
-			e.changed(job.OpCancel, job.Key{Queue: e.queue, ID: "05"}, job.Cancelled)
-		case 1, 3:
-			e.enqueue(e.spec(fmt.Sprint("new", n)))
-		}
-		if req.Cursor = p.Next; req.Cursor == "" {
-			break
-		}
+		require.LessOrEqual(e, seen[want[14]], 1)
+		// As they are for the next one, by their last update.
+		want = slices.Concat(
+			[]string{fmt.Sprintf("new-%d-3", i), fmt.Sprintf("new-%d-1", i), want[14], want[0]}, want[1:14], want[15:])
 	}
-	for _, s := range specs {
-		if s.ID != "05" {
-			require.Equal(e, 1, seen[s.ID], s.ID)
-		}
-	}
-	require.LessOrEqual(e, seen["05"], 1)
 }
 
 func listIndex(e *env) {
@@ -214,9 +226,15 @@ func listIndex(e *env) {
 		e.enqueue(s)
 	}
 	e.lists(f, "a", "c", "b")
-	_, err := e.op().List(e.ctx(), job.ListRequest{Filter: f, Order: job.ByCreated})
-	if err != nil {
-		e.fieldError(err, "order")
+	var index job.Lister
+	for _, l := range e.listers() {
+		if _, err := l.List(e.ctx(), job.ListRequest{Filter: f, Order: job.ByCreated}); err == nil {
+			index = l
+		} else {
+			e.fieldError(err, "order")
+		}
+	}
+	if index == nil {
 		e.Skip("it has no index")
 	}
 	e.changed(job.OpCancel, job.Key{Queue: e.queue, ID: "c"}, job.Cancelled)
@@ -236,14 +254,8 @@ func listIndex(e *env) {
 		{job.ListRequest{Offset: 30}, nil},
 	} {
 		c.req.Filter = f
-		e.eventually(func() error {
-			got, err := e.pages(c.req)
-			if err == nil && !slices.Equal(got, c.want) {
-				err = fmt.Errorf("%+v lists %q, not %q", c.req, got, c.want)
-			}
-			return err
-		})
-		p, err := e.op().List(e.ctx(), c.req)
+		e.pagesAre(index, c.req, c.want)
+		p, err := index.List(e.ctx(), c.req)
 		require.NoError(e, err)
 		require.Equal(e, 3, p.Total, "a listing with an index counts")
 	}
@@ -254,17 +266,17 @@ func listRefusals(e *env) {
 	for i := range 3 {
 		e.enqueue(e.spec(fmt.Sprint(i)))
 	}
-	var cursor string
-	e.eventually(func() error {
-		p, err := e.op().List(e.ctx(), job.ListRequest{Filter: f, Limit: 1})
-		if err == nil && p.Next == "" {
-			err = errNotYet
-		}
-		if err == nil {
-			cursor = p.Next
-		}
-		return err
-	})
+	e.lists(f, "2", "1", "0")
+	for _, l := range e.listers() {
+		refuses(e, l, f)
+	}
+}
+
+func refuses(e *env, l job.Lister, f job.Filter) {
+	p, err := l.List(e.ctx(), job.ListRequest{Filter: f, Limit: 1})
+	require.NoError(e, err)
+	cursor := p.Next
+	require.NotEmpty(e, cursor)
 	other := f
 	other.Type = "other"
 	for _, c := range []struct {
@@ -286,8 +298,8 @@ func listRefusals(e *env) {
 		{"queue", job.ListRequest{Filter: job.Filter{AllSpaces: true, Queue: emoji(191)}}},
 		{"to", job.ListRequest{Filter: job.Filter{AllSpaces: true, From: e.q.Now(), To: e.q.Now().Add(-time.Hour)}}},
 	} {
-		_, err := e.op().List(e.ctx(), c.req)
-		require.Error(e, err, "%+v", c.req)
+		_, err := l.List(e.ctx(), c.req)
+		require.Error(e, err, "%T: %+v", l, c.req)
 		e.fieldError(err, c.field)
 	}
 }
@@ -295,11 +307,13 @@ func listRefusals(e *env) {
 func listNoSpace(e *env) {
 	e.get(e.enqueue(e.spec("1")))
 	for _, f := range []job.Filter{{}, {Queue: e.queue}, {Spaces: []string{}, Queue: e.queue, Statuses: []job.Status{job.Pending}}} {
-		p, err := e.op().List(e.ctx(), job.ListRequest{Filter: f})
-		require.NoError(e, err)
-		require.Empty(e, p.Jobs)
-		require.Empty(e, p.Next)
-		require.Contains(e, []int{0, job.Uncounted}, p.Total)
+		for _, l := range e.listers() {
+			p, err := l.List(e.ctx(), job.ListRequest{Filter: f})
+			require.NoError(e, err)
+			require.Empty(e, p.Jobs)
+			require.Empty(e, p.Next)
+			require.Contains(e, []int{0, job.Uncounted}, p.Total)
+		}
 		r, err := e.op().Bulk(e.ctx(), job.BulkRequest{Operation: job.OpCancel, Filter: f})
 		require.NoError(e, err)
 		require.Zero(e, r.Done)

@@ -80,6 +80,9 @@ func (e *env) unchanged(op job.Operation, key job.Key) job.Changed {
 	return got
 }
 
+// idle is a job of a queue that has no worker: nobody takes it ahead, and hands it back.
+func (e *env) idle(id string) job.Spec { return job.Spec{Queue: e.queue + ".idle", ID: id, Type: "t"} }
+
 // ended makes a job that came to an end.
 func (e *env) ended(w job.Consumer, s job.Spec, o job.Outcome) job.Key {
 	e.Helper()
@@ -105,9 +108,9 @@ func (e *env) gone(key job.Key) {
 }
 
 func requeueRecord(e *env) {
-	w := e.worker("w")
 	second := e.second()
 	for _, end := range ends {
+		w := e.worker("w")
 		s := e.spec(string(end))
 		s.DueAt, s.Missed, s.RunID = e.q.Now().Add(-time.Hour), 3, "asked"
 		key := e.enqueue(s)
@@ -120,6 +123,7 @@ func requeueRecord(e *env) {
 		e.settle(cl, job.Outcome{Status: end, Error: "why", Result: []byte(`1`), RunID: "run"})
 		before := e.see(key, is(end))
 		require.Len(e, before.History, 2)
+		require.NoError(e, w.Close(e.ctx())) // it might take the job ahead, and hand it back
 
 		from := e.q.Now()
 		changed, err := second.Requeue(e.ctx(), job.Key{Queue: e.queue, ID: s.ID})
@@ -133,6 +137,7 @@ func requeueRecord(e *env) {
 		want.RunAt, want.UpdatedAt = j.RunAt, j.UpdatedAt
 		require.Equal(e, want, *j, "history, runId, dueAt, missed and the log are kept")
 
+		w = e.worker("w")
 		cl = e.claim(w)
 		require.Equal(e, key, cl.Job().Key())
 		require.Equal(e, 1, cl.Job().Attempts)
@@ -142,8 +147,9 @@ func requeueRecord(e *env) {
 		require.Len(e, j.History, 3)
 		require.Equal(e, 3, j.History[2].Attempt, "the history goes on counting")
 		e.see(key, is(job.Succeeded))
+		e.nothing(w, while)
+		require.NoError(e, w.Close(e.ctx()))
 	}
-	e.nothing(w, while)
 }
 
 func requeueCancelled(e *env) {
@@ -164,9 +170,11 @@ func requeueCancelled(e *env) {
 func requeueLine(e *env) {
 	w := e.worker("w")
 	key := e.ended(w, e.spec("first"), job.Succeed(nil))
+	require.NoError(e, w.Close(e.ctx()))
 	e.enqueue(e.spec("second"))
 	e.changed(job.OpRequeue, key, job.Pending)
 	e.enqueue(e.spec("third"))
+	w = e.worker("w")
 	for _, id := range []string{"second", "first", "third"} {
 		cl := e.claim(w)
 		require.Equal(e, id, cl.Job().ID)
@@ -179,9 +187,9 @@ func requeueUnended(e *env) {
 	running := e.enqueue(e.spec("running"))
 	cl := e.claim(w)
 	e.seen(running)
-	due := e.spec("due")
+	ready, due := e.idle("ready"), e.idle("due")
 	due.Delay = time.Hour
-	for _, key := range []job.Key{running, e.enqueue(e.spec("ready")), e.enqueue(due)} {
+	for _, key := range []job.Key{running, e.enqueue(ready), e.enqueue(due)} {
 		e.get(key)
 		e.unchanged(job.OpRequeue, key)
 	}
@@ -452,9 +460,7 @@ func runNow(e *env) {
 	e.unchanged(job.OpRunNow, key)
 	e.nothing(w, 1500*time.Millisecond) // its instant comes, and nothing does
 
-	ready := e.enqueue(e.spec("ready"))
-	e.get(ready)
-	e.unchanged(job.OpRunNow, ready)
+	e.unchanged(job.OpRunNow, e.enqueue(e.idle("ready")))
 }
 
 func deleteRecord(e *env) {

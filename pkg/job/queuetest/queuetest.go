@@ -53,6 +53,11 @@ type Expiring interface {
 	Retention(t *testing.T, key job.Key) time.Duration
 }
 
+// Indexed is the capability of another lister of the same store, which keeps an index: it may answer a moment late.
+type Indexed interface {
+	Index(t *testing.T) job.Lister
+}
+
 // Limited is the capability of a limit: an input of that many bytes is too large.
 type Limited interface {
 	TooLarge() int
@@ -176,6 +181,7 @@ type env struct {
 	q     job.Queue
 	queue string
 	lease time.Duration
+	index job.Lister // of an Indexed harness, once it was asked for
 }
 
 func (e *env) ctx() context.Context {

@@ -1,0 +1,195 @@
+package kvbucket
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"os"
+	"slices"
+	"strconv"
+	"strings"
+	"sync"
+	"sync/atomic"
+	"testing"
+	"time"
+
+	"github.com/nats-io/nats.go/jetstream"
+	"github.com/stretchr/testify/require"
+
+	"github.com/jetcrew/jetcrew/integration/natstest"
+)
+
+// TestBench measures the bucket beside the client library's own KV, by turns and in one run, and prints ratios. It asserts
+// none, and is short unless JETCREW_BENCH asks for more.
+func TestBench(t *testing.T) {
+	if testing.Short() {
+		t.Skip("takes some seconds")
+	}
+	n, rounds := 300, 1
+	if os.Getenv("JETCREW_BENCH") != "" {
+		n, rounds = 20_000, 5
+	}
+	b := open(t, natstest.StartServer(t, natstest.ServerConfig{}).URL(), config())
+	raw, err := b.js.CreateKeyValue(t.Context(), jetstream.KeyValueConfig{Bucket: "RAW"})
+	require.NoError(t, err)
+	value := strings.Repeat("x", 200)
+	key := func(i int) string { return "v/bench/" + strconv.Itoa(i%1000) }
+	name := func(i int) string { return "v.bench." + strconv.Itoa(i%1000) }
+	ctx := t.Context()
+	for i := range 1000 {
+		set(t, b, key(i), value, 0)
+		_, err := raw.PutString(ctx, name(i), value)
+		require.NoError(t, err)
+	}
+	var rawCount, ourCount, rawAlone, ourAlone atomic.Int64
+	for _, c := range []struct {
+		name      string
+		at        int // how many at a time
+		n         int
+		raw, ours func(i int) error
+	}{
+		{"get", 1, n / 4, func(i int) error { _, err := raw.Get(ctx, name(i)); return err }, func(i int) error { _, _, err := b.Get(ctx, key(i)); return err }},
+		{"get", 32, n, func(i int) error { _, err := raw.Get(ctx, name(i)); return err }, func(i int) error { _, _, err := b.Get(ctx, key(i)); return err }},
+		{
+			"set / put", 1, n / 4, func(i int) error { _, err := raw.PutString(ctx, name(i), value); return err },
+			func(i int) error { return b.Set(ctx, key(i), value, 0) },
+		},
+		{
+			"set / put", 32, n, func(i int) error { _, err := raw.PutString(ctx, name(i), value); return err },
+			func(i int) error { return b.Set(ctx, key(i), value, 0) },
+		},
+		{
+			"set with a lifetime / put", 32, n, func(i int) error { _, err := raw.PutString(ctx, name(i), value); return err },
+			func(i int) error { return b.Set(ctx, key(i), value, time.Hour) },
+		},
+		{
+			"swap / get and update", 32, n / 2,
+			func(i int) error { return casRaw(ctx, raw, name(i), func(v string) string { return v }) },
+			func(i int) error { _, err := b.Swap(ctx, key(i), &value, value, 0); return err },
+		},
+		{
+			"delete / purge", 32, n, func(i int) error { return raw.Purge(ctx, "d"+strconv.Itoa(i)) },
+			func(i int) error { return b.Delete(ctx, "d"+strconv.Itoa(i)) },
+		},
+		{
+			"increment, alone / get and update", 1, n / 8,
+			func(int) error { rawAlone.Add(1); return casRaw(ctx, raw, "alone", plusOne) },
+			func(int) error { ourAlone.Add(1); _, err := b.Increment(ctx, "alone", 1); return err },
+		},
+		{
+			"increment of one key / get and update", 200, min(n, 2000),
+			func(int) error { rawCount.Add(1); return casRaw(ctx, raw, "count", plusOne) },
+			func(int) error { ourCount.Add(1); _, err := b.Increment(ctx, "count", 1); return err },
+		},
+	} {
+		var rates [2][]float64
+		for range rounds {
+			for side, do := range []func(int) error{c.raw, c.ours} {
+				rates[side] = append(rates[side], rate(t, c.n, c.at, do))
+			}
+		}
+		a, b := median(rates[0]), median(rates[1])
+		fmt.Printf("%-40s %4d at a time: raw %9.0f/s  ours %9.0f/s  ratio %.2f\n", c.name, c.at, a, b, b/a)
+	}
+	has(t, b, "count", strconv.FormatInt(ourCount.Load(), 10))
+	has(t, b, "alone", strconv.FormatInt(ourAlone.Load(), 10))
+	e, err := raw.Get(ctx, "count")
+	require.NoError(t, err)
+	require.Equal(t, strconv.FormatInt(rawCount.Load(), 10), string(e.Value()))
+}
+
+// TestBenchBulk measures what is done to very many keys.
+func TestBenchBulk(t *testing.T) {
+	if testing.Short() {
+		t.Skip("takes some seconds")
+	}
+	n := 2000
+	if os.Getenv("JETCREW_BENCH") != "" {
+		n = 100_000
+	}
+	cfg := config()
+	cfg.MarkerTTL = 5 * time.Second
+	b := open(t, natstest.StartServer(t, natstest.ServerConfig{}).URL(), cfg)
+	name := func(i int) string { return fmt.Sprintf("v/space%d/%d", i%10, i) }
+	timed := func(what string, n int, do func()) {
+		from := time.Now()
+		do()
+		took := time.Since(from)
+		fmt.Printf("%-40s %d in %s, %.0f/s\n", what, n, took.Round(time.Millisecond), float64(n)/took.Seconds())
+	}
+	timed("set", n, func() { fill(t, b, n, name, strings.Repeat("x", 200)) })
+	timed("keys", n, func() { require.Len(t, keysOf(t, b, "v/"), n) })
+	timed("keys of a tenth", n/10, func() { require.Len(t, keysOf(t, b, "v/space3/"), n/10) })
+	timed("keys, by the client library", n, func() {
+		l, err := stock(t, b).ListKeys(t.Context())
+		require.NoError(t, err)
+		listed := 0
+		for range l.Keys() {
+			listed++
+		}
+		require.Equal(t, n, listed)
+	})
+	timed("wipe of a tenth", n/10, func() {
+		wiped, err := b.Wipe(t.Context(), "v/space3/")
+		require.NoError(t, err)
+		require.Equal(t, n/10, wiped)
+	})
+	timed("wipe", n-n/10, func() {
+		wiped, err := b.Wipe(t.Context(), "")
+		require.NoError(t, err)
+		require.Equal(t, n-n/10, wiped)
+	})
+	timed("until the bucket is empty", n, func() {
+		natstest.Eventually(t, 2*time.Minute, func() bool {
+			messages, _ := left(t, b)
+			return messages == 0
+		})
+	})
+}
+
+func plusOne(v string) string {
+	n, _ := strconv.Atoi(v) // "" is none
+	return strconv.Itoa(n + 1)
+}
+
+// casRaw is a compare-and-set loop as one writes it with the client library.
+func casRaw(ctx context.Context, store jetstream.KeyValue, key string, change func(string) string) error {
+	for {
+		e, err := store.Get(ctx, key)
+		if errors.Is(err, jetstream.ErrKeyNotFound) {
+			_, err = store.Create(ctx, key, []byte(change("")))
+		} else if err == nil {
+			_, err = store.Update(ctx, key, []byte(change(string(e.Value()))), e.Revision())
+		}
+		if !errors.Is(err, jetstream.ErrKeyExists) {
+			return err
+		}
+	}
+}
+
+// rate does something n times, some at a time, and answers how often a second.
+func rate(t *testing.T, n, at int, do func(i int) error) float64 {
+	t.Helper()
+	var next atomic.Int64
+	var failed atomic.Value
+	var all sync.WaitGroup
+	from := time.Now()
+	for range at {
+		all.Go(func() {
+			for i := next.Add(1); i <= int64(n); i = next.Add(1) {
+				if err := do(int(i)); err != nil {
+					failed.Store(err)
+					return
+				}
+			}
+		})
+	}
+	all.Wait()
+	require.Nil(t, failed.Load())
+	return float64(n) / time.Since(from).Seconds()
+}
+
+func median(v []float64) float64 {
+	slices.Sort(v)
+	return v[len(v)/2]
+}

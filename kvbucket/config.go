@@ -1,0 +1,105 @@
+package kvbucket
+
+import (
+	"errors"
+	"fmt"
+	"regexp"
+	"strings"
+	"time"
+
+	"github.com/rs/zerolog"
+)
+
+// Manage says whether a process may make and change the bucket.
+type Manage string
+
+const (
+	// ManageCreate makes the bucket where it is missing, and mends what can be mended safely.
+	ManageCreate Manage = "create"
+	// ManageVerify only looks, and refuses a bucket that does not keep what the package promises.
+	ManageVerify Manage = "verify"
+)
+
+// Defaults of a Config.
+const (
+	DefaultNamespace = "jetcrew"
+	DefaultMarkerTTL = 30 * time.Second
+	MinMarkerTTL     = time.Second
+)
+
+// Clock tells the store's time. A streams.Store is one.
+type Clock interface {
+	Now() time.Time
+}
+
+// Config of a Bucket. Only Clock has to be given.
+type Config struct {
+	// Namespace in capitals begins the bucket's name: "jetcrew" has JETCREW_KV. Defaults to "jetcrew".
+	Namespace string
+	// Replicas of the bucket where it is made. Defaults to 1.
+	Replicas int
+	// Manage says whether what is missing may be made. Defaults to ManageCreate.
+	Manage Manage
+	// Clock is the store's: lifetimes are judged by it. Required.
+	Clock Clock
+	// MarkerTTL is how long a deleted key leaves a marker, in whole seconds. It should be longer than a write can be on
+	// its way: the marker is what keeps one that comes late from bringing the key back. Defaults to 30 s, 1 s at least.
+	MarkerTTL time.Duration
+	// Logger takes what an operator should know. Defaults to none.
+	Logger zerolog.Logger
+}
+
+var namespacePattern = regexp.MustCompile(`^[a-z][a-z0-9_-]{0,31}$`)
+
+func (c *Config) normalize() error {
+	if c.Namespace == "" {
+		c.Namespace = DefaultNamespace
+	}
+	if !namespacePattern.MatchString(c.Namespace) {
+		return fmt.Errorf("kvbucket: namespace %q: want a lower-case letter, then up to 31 of a-z 0-9 _ -", c.Namespace)
+	}
+	if c.Replicas == 0 {
+		c.Replicas = 1
+	}
+	if c.Replicas < 1 || c.Replicas > 5 {
+		return fmt.Errorf("kvbucket: replicas: want 1 to 5, not %d", c.Replicas)
+	}
+	if c.Manage == "" {
+		c.Manage = ManageCreate
+	}
+	if c.Manage != ManageCreate && c.Manage != ManageVerify {
+		return fmt.Errorf("kvbucket: manage: want %q or %q, not %q", ManageCreate, ManageVerify, c.Manage)
+	}
+	if c.Clock == nil {
+		return errors.New("kvbucket: clock: the store's is required")
+	}
+	if c.MarkerTTL == 0 {
+		c.MarkerTTL = DefaultMarkerTTL
+	}
+	if c.MarkerTTL < MinMarkerTTL {
+		return fmt.Errorf("kvbucket: marker TTL: want at least %s, not %s", MinMarkerTTL, c.MarkerTTL)
+	}
+	return nil
+}
+
+func bucketName(namespace string) string { return strings.ToUpper(namespace) + "_KV" }
+
+const (
+	// requestTimeout bounds one request to the server. An operation makes as many as its context allows.
+	requestTimeout = 2 * time.Second
+	// firstTimeout bounds the first try of a write: to look for it early costs little, and resolves most doubts before
+	// anything else can have happened.
+	firstTimeout = 700 * time.Millisecond
+	// defaultDeadline is that of an operation whose context has none.
+	defaultDeadline = 30 * time.Second
+)
+
+// patience is how long the tries of a write wait for an answer.
+type patience struct{ first, later time.Duration }
+
+func (p patience) of(try int) time.Duration {
+	if try == 0 {
+		return p.first
+	}
+	return p.later
+}

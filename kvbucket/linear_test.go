@@ -1,0 +1,257 @@
+package kvbucket
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"math/rand/v2"
+	"strconv"
+	"sync"
+	"testing"
+	"time"
+
+	"github.com/anishathalye/porcupine"
+	"github.com/stretchr/testify/assert"
+	"github.com/stretchr/testify/require"
+
+	"github.com/jetcrew/jetcrew/integration/natstest"
+	"github.com/jetcrew/jetcrew/pkg/kv"
+)
+
+// call is an operation on a key, and answer what came of it.
+type (
+	call struct {
+		op       string
+		key      string
+		expected *string
+		next     string
+		amount   int64
+	}
+	answer struct {
+		unknown bool
+		value   *string // get
+		ok      bool    // swap, deleteIf
+		sum     int64   // increment
+	}
+)
+
+// register is a key's value, "" being none: what all operations on it must look as if they had been done to, one by one.
+// An outcome that is unknown may be any: its effect may come at any time later, or after all else, which is never.
+var register = porcupine.Model{
+	Partition: func(history []porcupine.Operation) [][]porcupine.Operation {
+		byKey := map[string][]porcupine.Operation{}
+		for _, o := range history {
+			key := o.Input.(call).key
+			byKey[key] = append(byKey[key], o)
+		}
+		var parts [][]porcupine.Operation
+		for _, part := range byKey {
+			parts = append(parts, part)
+		}
+		return parts
+	},
+	Init: func() any { return "" },
+	Step: func(state, input, output any) (bool, any) {
+		have, in, out := state.(string), input.(call), output.(answer)
+		fits := func() bool {
+			return in.expected == nil && have == "" || in.expected != nil && have != "" && *in.expected == have
+		}
+		switch in.op {
+		case "get":
+			return out.unknown || out.value == nil && have == "" || out.value != nil && *out.value == have, have
+		case "set":
+			return true, in.next
+		case "delete":
+			return true, ""
+		case "swap", "deleteIf":
+			if !fits() {
+				return out.unknown || !out.ok, have
+			}
+			return out.unknown || out.ok, in.next
+		default:
+			n, _ := strconv.ParseInt("0"+have, 10, 64)
+			n += in.amount
+			return out.unknown || out.sum == n, strconv.FormatInt(n, 10)
+		}
+	},
+	DescribeOperation: func(input, output any) string { return fmt.Sprintf("%+v -> %+v", input, output) },
+}
+
+// client does operations, and writes down when each was asked and answered.
+type client struct {
+	id      int
+	b       *Bucket
+	start   time.Time
+	history []porcupine.Operation
+}
+
+func (c *client) do(ctx context.Context, in call) error {
+	asked := time.Since(c.start).Nanoseconds()
+	var out answer
+	var err error
+	switch in.op {
+	case "get":
+		var v string
+		var ok bool
+		if v, ok, err = c.b.Get(ctx, in.key); ok {
+			out.value = &v
+		}
+	case "set":
+		err = c.b.Set(ctx, in.key, in.next, 0)
+	case "delete":
+		err = c.b.Delete(ctx, in.key)
+	case "swap":
+		out.ok, err = c.b.Swap(ctx, in.key, in.expected, in.next, 0)
+	case "deleteIf":
+		out.ok, err = c.b.DeleteIf(ctx, in.key, *in.expected)
+	case "increment":
+		out.sum, err = c.b.Increment(ctx, in.key, in.amount)
+	}
+	answered := time.Since(c.start).Nanoseconds()
+	if errors.Is(err, kv.ErrUnknown) {
+		out.unknown, answered, err = true, int64(time.Hour), nil
+	}
+	c.history = append(c.history, porcupine.Operation{ClientId: c.id, Input: in, Call: asked, Output: out, Return: answered})
+	return err
+}
+
+// random is an operation on one of a few keys. No value is written twice: who reads one knows whose it is.
+func (c *client) random(rnd *rand.Rand, seen map[string]string) call {
+	if rnd.IntN(3) == 0 {
+		return call{op: "increment", key: "c" + strconv.Itoa(rnd.IntN(2)), amount: int64(1 + rnd.IntN(9))}
+	}
+	in := call{key: "s" + strconv.Itoa(rnd.IntN(3)), next: fmt.Sprintf("%d-%d", c.id, len(c.history))}
+	if last := seen[in.key]; last != "" {
+		in.expected = &last
+	}
+	switch n := rnd.IntN(20); {
+	case n < 6:
+		in.op = "get"
+	case n < 16:
+		in.op = "swap"
+	case n < 17:
+		in.op = "set"
+	case n < 18:
+		in.op, in.next = "delete", ""
+	case in.expected != nil:
+		in.op, in.next = "deleteIf", ""
+	default:
+		in.op = "get"
+	}
+	return in
+}
+
+func TestHistoriesAreLinearizable(t *testing.T) {
+	t.Parallel()
+	for name, lose := range map[string]func(d *natstest.FaultDialer, rnd *rand.Rand){
+		"undisturbed":     nil,
+		"lost answers":    func(d *natstest.FaultDialer, _ *rand.Rand) { d.DropFromServer(1, natstest.IsPubAck) },
+		"lost writes":     func(d *natstest.FaultDialer, _ *rand.Rand) { d.DropToServer(1, func(f []byte) bool { return isWrite(f) }) },
+		"cut connections": func(d *natstest.FaultDialer, rnd *rand.Rand) { d.ResetFromServer(rnd.IntN(2000)) },
+	} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			history := record(t, lose)
+			unknown := 0
+			for _, o := range history {
+				if o.Output.(answer).unknown {
+					unknown++
+				}
+			}
+			t.Logf("%d operations, %d of them unknown", len(history), unknown)
+			verdict, _ := porcupine.CheckOperationsVerbose(register, history, 2*time.Minute)
+			require.Equal(t, porcupine.Ok, verdict)
+			if lose == nil {
+				require.Zero(t, unknown)
+				doctor(t, history)
+			}
+		})
+	}
+}
+
+func isWrite(frame []byte) bool {
+	for _, key := range []string{"s0", "s1", "s2", "c0", "c1"} {
+		if isPublish(frame, "$KV.JETCREW_KV."+key) {
+			return true
+		}
+	}
+	return false
+}
+
+// record has several clients do random operations, while what they say or hear is lost now and then.
+func record(t *testing.T, lose func(*natstest.FaultDialer, *rand.Rand)) []porcupine.Operation {
+	t.Helper()
+	url := server(t)
+	const clients, each = 4, 120
+	start := time.Now()
+	histories := make([][]porcupine.Operation, clients)
+	var all sync.WaitGroup
+	for id := range clients {
+		d := &natstest.FaultDialer{}
+		b := open(t, url, config(), d.Option())
+		b.patient = patience{first: 200 * time.Millisecond, later: time.Second}
+		all.Go(func() {
+			rnd := rand.New(rand.NewPCG(uint64(id), 7))
+			c := &client{id: id, b: b, start: start}
+			seen := map[string]string{}
+			for range each {
+				if lose != nil && rnd.IntN(12) == 0 {
+					lose(d, rnd)
+				}
+				in := c.random(rnd, seen)
+				if !assert.NoError(t, c.do(t.Context(), in)) {
+					return
+				}
+				switch out := c.history[len(c.history)-1].Output.(answer); {
+				case out.value != nil:
+					seen[in.key] = *out.value
+				case in.op == "get" && !out.unknown:
+					delete(seen, in.key)
+				case in.op == "set", in.op == "swap" && out.ok:
+					seen[in.key] = in.next
+				}
+			}
+			histories[id] = c.history
+		})
+	}
+	all.Wait()
+	var history []porcupine.Operation
+	for _, h := range histories {
+		history = append(history, h...)
+	}
+	return history
+}
+
+// doctor changes single answers of a good history, each of which the checker has to notice.
+func doctor(t *testing.T, history []porcupine.Operation) {
+	t.Helper()
+	for what, change := range map[string]func(call, *answer) bool{
+		"a swap that won and says no":   func(in call, out *answer) bool { was := out.ok; out.ok = false; return in.op == "swap" && was },
+		"a sum that is one too many":    func(in call, out *answer) bool { out.sum++; return in.op == "increment" },
+		"a value that was never there":  func(in call, out *answer) bool { out.value = new("ghost"); return in.op == "get" },
+		"a deleteIf that did not do it": func(in call, out *answer) bool { was := out.ok; out.ok = false; return in.op == "deleteIf" && was },
+	} {
+		changed := false
+		for i, o := range history {
+			out := o.Output.(answer)
+			if !change(o.Input.(call), &out) {
+				continue
+			}
+			bad := append([]porcupine.Operation(nil), history...)
+			bad[i].Output = out
+			require.False(t, porcupine.CheckOperations(register, bad), "%s: %+v", what, o)
+			changed = true
+			break
+		}
+		require.True(t, changed, "no operation to doctor: %s", what)
+	}
+	double := call{op: "swap", key: "fresh", next: "a"}
+	require.False(t, porcupine.CheckOperations(register, []porcupine.Operation{
+		{ClientId: 0, Input: double, Call: 0, Output: answer{ok: true}, Return: 10},
+		{ClientId: 1, Input: double, Call: 5, Output: answer{ok: true}, Return: 15},
+	}), "two swaps of nothing that both won")
+	require.True(t, porcupine.CheckOperations(register, []porcupine.Operation{
+		{ClientId: 0, Input: double, Call: 0, Output: answer{unknown: true}, Return: int64(time.Hour)},
+		{ClientId: 1, Input: double, Call: 5, Output: answer{ok: true}, Return: 15},
+	}), "of which one may not have been")
+}

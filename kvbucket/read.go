@@ -1,0 +1,155 @@
+package kvbucket
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"net/http"
+	"time"
+
+	"github.com/nats-io/nats.go"
+	"github.com/nats-io/nats.go/jetstream"
+
+	"github.com/jetcrew/jetcrew/pkg/job"
+)
+
+const apiPrefix = "$JS.API."
+
+// errSilent: no answer came, or one that says that nobody can answer now.
+var errSilent = errors.New("the store did not answer")
+
+// nearest reads a key's last message from whichever replica answers, unless that one is known to be behind. It asks for
+// as long as ctx allows.
+func (b *Bucket) nearest(ctx context.Context, subject string) (*entry, error) {
+	if !b.direct {
+		return b.leaders(ctx, subject)
+	}
+	e, err := insist(ctx, func() (*entry, error) { return b.directGet(ctx, subject) })
+	if err != nil {
+		return nil, err
+	}
+	if b.recent.past(subject, e.seq) {
+		return b.leaders(ctx, subject)
+	}
+	b.learn(subject, e)
+	return e, nil
+}
+
+// leaders reads a key's last message, or that of a filter, from the bucket's leader. It asks for as long as ctx allows.
+func (b *Bucket) leaders(ctx context.Context, subject string) (*entry, error) {
+	e, err := insist(ctx, func() (*entry, error) { return b.leaderGet(ctx, subject) })
+	if err != nil {
+		return nil, err
+	}
+	if e.seq == 0 {
+		b.recent.vanished(subject)
+	}
+	b.learn(subject, e)
+	return e, nil
+}
+
+func (b *Bucket) learn(subject string, e *entry) {
+	if e.seq != 0 {
+		b.heard(e.seq)
+		b.recent.learn(subject, e.seq, false)
+	}
+}
+
+func (b *Bucket) directGet(ctx context.Context, subject string) (*entry, error) {
+	m, err := b.request(ctx, apiPrefix+"DIRECT.GET."+b.stream+"."+subject, nil)
+	if err != nil {
+		return nil, err
+	}
+	switch status := header(m.Header, "Status"); status {
+	case "":
+		return directEntry(m)
+	case "404":
+		return &entry{}, nil
+	case "503":
+		return nil, errSilent
+	default:
+		return nil, fmt.Errorf("direct get: %s %s", status, header(m.Header, "Description"))
+	}
+}
+
+func (b *Bucket) leaderGet(ctx context.Context, subject string) (*entry, error) {
+	body, err := job.Encode(struct {
+		LastFor string `json:"last_by_subj"`
+	}{subject})
+	if err != nil {
+		return nil, err
+	}
+	m, err := b.request(ctx, apiPrefix+"STREAM.MSG.GET."+b.stream, body)
+	if err != nil {
+		return nil, err
+	}
+	var out struct {
+		Message *struct {
+			Seq    uint64    `json:"seq"`
+			Header []byte    `json:"hdrs"`
+			Data   []byte    `json:"data"`
+			Time   time.Time `json:"time"`
+		} `json:"message"`
+		Error *jetstream.APIError `json:"error"`
+	}
+	if err := job.Decode(m.Data, &out); err != nil {
+		return nil, fmt.Errorf("reading from the leader: %w", err)
+	}
+	switch {
+	case out.Error != nil && out.Error.ErrorCode == codeNoMessage:
+		return &entry{}, nil
+	case out.Error != nil && out.Error.Code == http.StatusServiceUnavailable:
+		return nil, fmt.Errorf("%w: %w", errSilent, out.Error)
+	case out.Error != nil:
+		return nil, fmt.Errorf("reading from the leader: %w", out.Error)
+	case out.Message == nil:
+		return nil, errors.New("reading from the leader: an answer without a message")
+	}
+	var h nats.Header
+	if len(out.Message.Header) > 0 {
+		if h, err = nats.DecodeHeadersMsg(out.Message.Header); err != nil {
+			return nil, fmt.Errorf("reading from the leader: %w", err)
+		}
+	}
+	return readEntry(h, out.Message.Data, out.Message.Seq, out.Message.Time), nil
+}
+
+// request asks once. Its error wraps errSilent where asking again may help.
+func (b *Bucket) request(ctx context.Context, subject string, body []byte) (*nats.Msg, error) {
+	once, cancel := context.WithTimeout(ctx, b.patient.later)
+	defer cancel()
+	m, err := b.nc.RequestWithContext(once, subject, body)
+	switch {
+	case err == nil:
+		return m, nil
+	case errors.Is(err, nats.ErrNoResponders), errors.Is(err, context.DeadlineExceeded), errors.Is(err, nats.ErrReconnectBufExceeded):
+		return nil, fmt.Errorf("%w: %w", errSilent, err)
+	default:
+		return nil, err
+	}
+}
+
+// insist asks again and again where nobody answers, for as long as ctx allows.
+func insist[T any](ctx context.Context, ask func() (T, error)) (T, error) {
+	for try := 0; ; try++ {
+		answer, err := ask()
+		if !errors.Is(err, errSilent) {
+			return answer, err
+		}
+		if perr := pause(ctx, try); perr != nil {
+			return answer, fmt.Errorf("%w (last: %w)", perr, err)
+		}
+	}
+}
+
+// pause waits a little before the next try after the n-th (from 0), ever longer, up to a quarter of a second.
+func pause(ctx context.Context, n int) error {
+	t := time.NewTimer(min(2*time.Millisecond<<min(n, 9), 250*time.Millisecond))
+	defer t.Stop()
+	select {
+	case <-t.C:
+		return ctx.Err()
+	case <-ctx.Done():
+		return ctx.Err()
+	}
+}
