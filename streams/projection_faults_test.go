@@ -1,6 +1,8 @@
 package streams
 
 import (
+	"context"
+	"errors"
 	"fmt"
 	"sync"
 	"testing"
@@ -203,4 +205,34 @@ func TestAProjectionEndsWithItsStore(t *testing.T) {
 		require.Fail(t, "it goes on")
 	}
 	p.Close()
+}
+
+// What a replica does not have is not gone for that: it may be behind. This one has nothing at all.
+func TestAProjectionBelievesNoReplicaThatHasNothing(t *testing.T) {
+	t.Parallel()
+	at := server(t)
+	n := at.open(t)
+	cfg := quick()
+	cfg.hear = func(*nats.Msg) bool { return false }
+	cfg.count = func(context.Context) (*job.Counts, error) { return nil, errors.New("not here") }
+	p := n.project(cfg)
+	behind, err := natstest.Connect(t, at.url()).Subscribe(apiPrefix+"DIRECT.GET."+n.names.stream(), func(m *nats.Msg) {
+		_ = m.RespondMsg(&nats.Msg{Header: nats.Header{"Status": {"404"}}}) // whoever is first is believed
+	})
+	require.NoError(t, err)
+	require.NoError(t, n.nc.Flush())
+	var answered int64
+	for i := range 150 {
+		seq := n.publish(n.names.job(stateReady, fmt.Sprint("q.default.", i)), `{"type":"x"}`)
+		if i%4 == 0 {
+			require.NoError(t, n.remove(t.Context(), seq))
+		}
+	}
+	natstest.Eventually(t, soon, func() bool {
+		answered, _ = behind.Delivered()
+		return answered > 0 && p.Stats().Behind == 0 && p.Stats().Seq == 150
+	})
+	require.NoError(t, behind.Unsubscribe())
+	require.Positive(t, answered)
+	n.agrees(p)
 }

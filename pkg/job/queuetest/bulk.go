@@ -155,6 +155,7 @@ func bulk(e *env) {
 }
 
 func bulkRunNow(e *env) {
+	e.calm(calm)
 	w := e.worker("w")
 	var specs []job.Spec
 	for i := range 10 {
@@ -185,6 +186,7 @@ func bulkRunNow(e *env) {
 }
 
 func bulkRace(e *env) {
+	e.calm(calm)
 	const jobs = 150
 	var specs []job.Spec
 	for i := range jobs {

@@ -108,6 +108,7 @@ func (e *env) gone(key job.Key) {
 }
 
 func requeueRecord(e *env) {
+	e.calm(calm)
 	second := e.second()
 	for _, end := range ends {
 		w := e.worker("w")
@@ -153,6 +154,7 @@ func requeueRecord(e *env) {
 }
 
 func requeueCancelled(e *env) {
+	e.calm(calm)
 	w := e.worker("w")
 	key := e.enqueue(e.spec("1"))
 	cl := e.claim(w)
@@ -168,6 +170,7 @@ func requeueCancelled(e *env) {
 }
 
 func requeueLine(e *env) {
+	e.calm(calm)
 	w := e.worker("w")
 	key := e.ended(w, e.spec("first"), job.Succeed(nil))
 	require.NoError(e, w.Close(e.ctx()))
@@ -183,6 +186,7 @@ func requeueLine(e *env) {
 }
 
 func requeueUnended(e *env) {
+	e.calm(calm)
 	w := e.worker("w")
 	running := e.enqueue(e.spec("running"))
 	cl := e.claim(w)
@@ -197,6 +201,7 @@ func requeueUnended(e *env) {
 }
 
 func requeueRace(e *env) {
+	e.calm(calm)
 	w := e.worker("w")
 	clients := []job.Operator{e.op(), e.second()}
 	for i := range 3 {
@@ -218,6 +223,7 @@ func requeueRace(e *env) {
 }
 
 func requeueImpossible(e *env) {
+	e.calm(calm)
 	w := e.worker("w")
 	late := e.spec("late")
 	late.Deadline = e.q.Now().Add(-time.Minute)
@@ -284,6 +290,7 @@ func whichJob(e *env) {
 }
 
 func cancelWaiting(e *env) {
+	e.calm(calm)
 	w := e.worker("w")
 	due := e.spec("due")
 	due.Delay = 1200 * time.Millisecond
@@ -326,6 +333,7 @@ func (e *env) told(cl job.Claim) func(want error) {
 }
 
 func cancelRunning(e *env) {
+	e.calm(calm)
 	w := e.worker("w")
 	for i, o := range []job.Operator{e.op(), e.second()} {
 		key := e.enqueue(e.spec(fmt.Sprint(i)))
@@ -359,6 +367,7 @@ func cancelRunning(e *env) {
 }
 
 func cancelYoung(e *env) {
+	e.calm(calm)
 	w := e.worker("w")
 	for i, o := range []job.Operator{e.op(), e.second()} {
 		key := e.enqueue(e.spec(fmt.Sprint(i)))
@@ -377,10 +386,11 @@ func cancelYoung(e *env) {
 		require.NoError(e, err)
 		require.Equal(e, job.Changed{Key: key, Status: job.Cancelled, CancelRequested: again.CancelRequested}, again)
 	}
-	e.nothing(w, e.lease+while)
+	e.nothing(w, 2*while)
 }
 
 func cancelEnded(e *env) {
+	e.calm(calm)
 	w := e.worker("w")
 	for _, end := range ends {
 		key := e.ended(w, e.spec(string(end)), job.Outcome{Status: end})
@@ -404,6 +414,7 @@ func cancelAbandoned(e *env) {
 }
 
 func cancelRace(e *env) {
+	e.calm(calm)
 	const jobs = 40
 	w := e.worker("w")
 	clients := []job.Operator{e.op(), e.second()}
@@ -431,6 +442,7 @@ func cancelRace(e *env) {
 }
 
 func runNow(e *env) {
+	e.calm(calm)
 	w := e.worker("w")
 	due := e.spec("due")
 	due.Delay = 1500 * time.Millisecond
@@ -464,6 +476,7 @@ func runNow(e *env) {
 }
 
 func deleteRecord(e *env) {
+	e.calm(calm)
 	w := e.worker("w")
 	due := e.spec("due")
 	due.Delay = 1200 * time.Millisecond
@@ -508,6 +521,7 @@ func deleteRecord(e *env) {
 }
 
 func deleteRunning(e *env) {
+	e.calm(calm)
 	w := e.worker("w")
 	key := e.enqueue(e.spec("1"))
 	cl := e.claim(w)

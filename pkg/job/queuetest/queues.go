@@ -26,6 +26,7 @@ func (e *env) info(o job.Operator, want func(*job.QueueInfo) error) *job.QueueIn
 }
 
 func pauseQueue(e *env) {
+	e.calm(calm)
 	w := e.worker("w")
 	o, second := e.op(), e.second()
 	paused := func(want bool) {
@@ -48,8 +49,10 @@ func pauseQueue(e *env) {
 	due.Delay = 200 * time.Millisecond
 	e.enqueue(e.spec("ready"))
 	e.enqueue(due)
-	e.nothing(w, e.lease+while)
-	e.nothing(e.workerOf(e.clientQueue(), "later"), while) // also a worker that starts only now
+	e.nothing(w, 2*while)
+	later := e.workerOf(e.clientQueue(), "later") // a worker that starts only now
+	e.nothing(later, while)
+	require.NoError(e, later.Close(e.ctx()))
 	require.NoError(e, cl.Heartbeat(e.ctx()))
 	require.Equal(e, 1, e.settle(cl, job.Succeed(nil)).Attempts, "what workers hold goes on")
 	require.NoError(e, o.Pause(e.ctx(), e.queue, time.Time{}), "it is paused already")
@@ -72,6 +75,7 @@ func (e *env) clientQueue() job.Queue {
 }
 
 func pauseUntil(e *env) {
+	e.calm(calm)
 	w := e.worker("w")
 	until := e.q.Now().Add(2 * time.Second)
 	require.NoError(e, e.op().Pause(e.ctx(), e.queue, until))
@@ -96,6 +100,7 @@ func pauseUntil(e *env) {
 }
 
 func concurrency(e *env) {
+	e.calm(3 * time.Second)
 	w1, w2 := e.worker("w1"), e.workerOf(e.clientQueue(), "w2")
 	set := func(n int) {
 		e.Helper()
@@ -109,7 +114,7 @@ func concurrency(e *env) {
 	}
 	held := []job.Claim{e.claim(w1), e.claim(w1)}
 	e.nothing(w2, while)
-	e.nothing(w1, e.lease+while)
+	e.nothing(w1, 2*while)
 	e.settle(held[0], job.Succeed(nil))
 	held[0] = e.claim(w2)
 	e.nothing(w1, while)
@@ -283,6 +288,7 @@ func deleteQueue(e *env) {
 }
 
 func counts(e *env) {
+	e.calm(calm)
 	w := e.worker("w")
 	o := e.second()
 	for i := range 5 {
@@ -343,6 +349,7 @@ func counts(e *env) {
 }
 
 func workers(e *env) {
+	e.calm(calm)
 	id, other := e.queue+"-1", e.queue+"-2"
 	c, err := e.q.Consume(e.ctx(), job.ConsumerConfig{Queue: e.queue, WorkerID: id, Slots: 3, Lease: e.lease, Version: "v7"})
 	require.NoError(e, err)

@@ -71,6 +71,7 @@ type Slow interface {
 const (
 	soon  = 30 * time.Second       // what must come comes within
 	while = 700 * time.Millisecond // what must not come does not within
+	calm  = 15 * time.Second       // a lease that does not lapse
 	skew  = 50 * time.Millisecond  // by how much the store's clock may be misjudged
 )
 
@@ -193,6 +194,14 @@ func (e *env) ctx() context.Context {
 // worker makes a consumer of the test's queue, whose lease is the shortest.
 func (e *env) worker(id string) job.Consumer { return e.workerOf(e.q, id) }
 
+// calm gives the test's queue a longer lease, for tests in which nothing is to lapse, however slow the store is.
+func (e *env) calm(lease time.Duration) {
+	e.Helper()
+	e.lease = max(lease, e.lease)
+	_, err := e.op().Configure(e.ctx(), e.queue, job.QueueSettings{Lease: &e.lease})
+	require.NoError(e, err)
+}
+
 func (e *env) workerOf(q job.Queue, id string) job.Consumer {
 	e.Helper()
 	c, err := q.Consume(e.ctx(), job.ConsumerConfig{Queue: e.queue, WorkerID: id, Slots: 4, Lease: e.lease})
@@ -206,7 +215,7 @@ func (e *env) workerOf(q job.Queue, id string) job.Consumer {
 func (e *env) stop(c job.Consumer) {
 	ctx, cancel := context.WithTimeout(context.Background(), 2*time.Second) // the test's own may have ended
 	defer cancel()
-	if err := c.Close(ctx); err != nil {
+	if err := c.Close(ctx); err != nil && !errors.Is(err, job.ErrClosed) { // the test may have done so
 		e.Logf("closing a consumer: %v", err)
 	}
 }

@@ -21,6 +21,7 @@ func (e *env) kept(x Expiring, key job.Key, want time.Duration) {
 }
 
 func retention(e *env) {
+	e.calm(calm)
 	x, ok := e.h.(Expiring)
 	if !ok {
 		e.Skip("it does not tell how long it keeps a record")
@@ -28,7 +29,7 @@ func retention(e *env) {
 	set := map[job.Status]time.Duration{
 		job.Succeeded: 90 * 24 * time.Hour, job.Failed: 10 * time.Minute, job.Dead: 11 * time.Minute, job.Cancelled: 12 * time.Minute,
 	}
-	_, err := e.op().Configure(e.ctx(), e.queue, job.QueueSettings{Lease: &e.lease, Retention: set})
+	_, err := e.op().Configure(e.ctx(), e.queue, job.QueueSettings{Retention: set})
 	require.NoError(e, err)
 	w := e.worker("w")
 	for _, end := range ends {
@@ -60,8 +61,9 @@ func retention(e *env) {
 }
 
 func retentionNone(e *env) {
+	e.calm(calm)
 	set := map[job.Status]time.Duration{job.Succeeded: 0, job.Cancelled: 0}
-	_, err := e.op().Configure(e.ctx(), e.queue, job.QueueSettings{Lease: &e.lease, Retention: set})
+	_, err := e.op().Configure(e.ctx(), e.queue, job.QueueSettings{Retention: set})
 	require.NoError(e, err)
 	w := e.worker("w")
 	key := e.enqueue(e.spec("succeeds"))

@@ -205,6 +205,7 @@ func overwritten(e *env) {
 }
 
 func cancelWins(e *env) {
+	e.calm(calm)
 	w := e.worker("w")
 	for _, o := range []job.Outcome{job.Fail(0, "no"), job.Fail(time.Minute, "no"), job.HandBack(0, "no"), job.HandBack(time.Minute, "no")} {
 		key := e.enqueue(e.spec(""))
