@@ -81,6 +81,9 @@ func (s *Store) sweepClaim(ctx context.Context, tail string, recs []record, rep 
 // is gone or will not be delivered.
 func (s *Store) revive(ctx context.Context, tail string, recs []record, rep *SweepReport) error {
 	n := newest(recs)
+	if err := s.learnQueue(ctx, n.Job.Queue); err != nil { // it may say how long an end is kept
+		return err
+	}
 	writer, at := newWriter(), s.Now()
 	w := write{tail: tail, guard: last(recs)}
 	switch {

@@ -53,6 +53,7 @@ func (s *Store) sweepConsumers(ctx context.Context, _ extent, rep *SweepReport) 
 		case strings.HasPrefix(info.Name, readyPrefix):
 			look.learn(s.names, info)
 			also(info.Name, s.sweepAcked(ctx, info, acked, rep))
+			also(info.Name, s.sweepLease(ctx, info))
 			p, err := s.sweepPassing(ctx, info, look.passing[info.Name], rep)
 			also(info.Name, err)
 			if p != nil {
@@ -65,6 +66,19 @@ func (s *Store) sweepConsumers(ctx context.Context, _ extent, rep *SweepReport) 
 	look.acked, look.passing = acked, passing
 	also("queues", s.sweepQueues(ctx, there, rep))
 	return failed
+}
+
+// sweepLease goes on with a lower lease that an operator announced, and did not live to see in force.
+func (s *Store) sweepLease(ctx context.Context, info *jetstream.ConsumerInfo) error {
+	name, ok := s.names.queueOf(info)
+	if !ok || s.cfg.Manage == ManageVerify || readInfo(info.Config).wanted == 0 {
+		return nil
+	}
+	behind, err := s.completeLease(ctx, name, info)
+	if err == nil && len(behind) == 0 {
+		s.log.Info().Str("queue", name).Msg("housekeeping: a lower lease that was announced is in force")
+	}
+	return err
 }
 
 // waitingQueue is a queue that there is, or was seen to have something to do.
