@@ -82,4 +82,3 @@ func unhex(c byte) int {
 	}
 	return -1
 }
-

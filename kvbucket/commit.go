@@ -13,15 +13,19 @@ import (
 // where another write came first: this one is not stored then, and never will be. An error that wraps kv.ErrUnknown leaves
 // both open; any other means that it was not stored.
 func (b *Bucket) commit(ctx context.Context, w *write) (uint64, error) {
-	doubt := false // a try had no answer
 	for try := 0; ; try++ {
-		seq, err := b.publish(ctx, w, b.patient.of(try))
+		if try == 1 { // not before, since it costs as much as a timer
+			var cancel context.CancelFunc
+			ctx, cancel = bounded(ctx)
+			defer cancel()
+		}
+		seq, err := b.publish(ctx, w, longer(b.timeout, try))
 		switch {
 		case err == nil:
 			return seq, nil
 		case errors.Is(err, errBusy):
-		case errors.Is(err, kv.ErrUnknown), doubt && errors.Is(err, errGuard):
-			doubt = true
+		case errors.Is(err, kv.ErrUnknown), w.doubt && errors.Is(err, errGuard):
+			w.doubt = true
 			seq, settled, jerr := b.resolve(ctx, w)
 			if jerr != nil {
 				return 0, fmt.Errorf("%w (after: %w)", jerr, err)
@@ -29,13 +33,13 @@ func (b *Bucket) commit(ctx context.Context, w *write) (uint64, error) {
 			if settled {
 				return seq, nil
 			}
-		case doubt:
+		case w.doubt:
 			return 0, fmt.Errorf("%w: %w", kv.ErrUnknown, err)
 		default:
 			return 0, err
 		}
 		if perr := pause(ctx, try); perr != nil {
-			if doubt {
+			if w.doubt {
 				return 0, fmt.Errorf("%w: %w (last: %w)", kv.ErrUnknown, perr, err)
 			}
 			return 0, fmt.Errorf("%w (last: %w)", perr, err)

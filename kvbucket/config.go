@@ -85,21 +85,12 @@ func (c *Config) normalize() error {
 func bucketName(namespace string) string { return strings.ToUpper(namespace) + "_KV" }
 
 const (
-	// requestTimeout bounds one request to the server. An operation makes as many as its context allows.
+	// requestTimeout bounds the first try of a request to the server. An operation makes as many as its context allows, and
+	// waits longer each time, so that a server that is only slow is not asked ever more. To wait long for the answer to a
+	// write is better than to look for it early: what others write meanwhile can make it unknown.
 	requestTimeout = 2 * time.Second
-	// firstTimeout bounds the first try of a write: to look for it early costs little, and resolves most doubts before
-	// anything else can have happened.
-	firstTimeout = 700 * time.Millisecond
+	// maxTimeout bounds any try.
+	maxTimeout = 6 * time.Second
 	// defaultDeadline is that of an operation whose context has none.
 	defaultDeadline = 30 * time.Second
 )
-
-// patience is how long the tries of a write wait for an answer.
-type patience struct{ first, later time.Duration }
-
-func (p patience) of(try int) time.Duration {
-	if try == 0 {
-		return p.first
-	}
-	return p.later
-}

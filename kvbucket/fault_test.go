@@ -16,7 +16,9 @@ import (
 )
 
 // isPublish reports whether a frame to the server is a publish to a subject.
-func isPublish(frame []byte, subject string) bool { return bytes.Contains(frame, []byte("PUB "+subject+" ")) }
+func isPublish(frame []byte, subject string) bool {
+	return bytes.Contains(frame, []byte("PUB "+subject+" "))
+}
 
 func assertNoError(t *testing.T, err error) { t.Helper(); assert.NoError(t, err) }
 
@@ -34,18 +36,24 @@ func TestALostAnswerIsResolved(t *testing.T) {
 		do     func(context.Context, *Bucket) error
 		after  string
 	}{
-		"set of a new key":   {"", func(ctx context.Context, b *Bucket) error { return b.Set(ctx, "k", "new", 0) }, "new"},
-		"set over a value":   {"old", func(ctx context.Context, b *Bucket) error { return b.Set(ctx, "k", "new", time.Hour) }, "new"},
-		"delete":             {"old", func(ctx context.Context, b *Bucket) error { return b.Delete(ctx, "k") }, ""},
-		"delete of nothing":  {"", func(ctx context.Context, b *Bucket) error { return b.Delete(ctx, "k") }, ""},
-		"deleteIf":           {"old", func(ctx context.Context, b *Bucket) error { return yes(b.DeleteIf(ctx, "k", "old")) }, ""},
-		"expire":             {"old", func(ctx context.Context, b *Bucket) error { return yes(b.Expire(ctx, "k", time.Hour)) }, "old"},
-		"swap":               {"old", func(ctx context.Context, b *Bucket) error { return yes(b.Swap(ctx, "k", new("old"), "new", 0)) }, "new"},
-		"swap of nothing":    {"", func(ctx context.Context, b *Bucket) error { return yes(b.Swap(ctx, "k", nil, "new", 0)) }, "new"},
-		"swap to the same":   {"old", func(ctx context.Context, b *Bucket) error { return yes(b.Swap(ctx, "k", new("old"), "old", 0)) }, "old"},
-		"increment":          {"5", func(ctx context.Context, b *Bucket) error { n, err := b.Increment(ctx, "k", 2); return yes(n == 7, err) }, "7"},
-		"increment from new": {"", func(ctx context.Context, b *Bucket) error { n, err := b.Increment(ctx, "k", 2); return yes(n == 2, err) }, "2"},
-		"wipe":               {"old", func(ctx context.Context, b *Bucket) error { n, err := b.Wipe(ctx, "k"); return yes(n == 1, err) }, ""},
+		"set of a new key":  {"", func(ctx context.Context, b *Bucket) error { return b.Set(ctx, "k", "new", 0) }, "new"},
+		"set over a value":  {"old", func(ctx context.Context, b *Bucket) error { return b.Set(ctx, "k", "new", time.Hour) }, "new"},
+		"delete":            {"old", func(ctx context.Context, b *Bucket) error { return b.Delete(ctx, "k") }, ""},
+		"delete of nothing": {"", func(ctx context.Context, b *Bucket) error { return b.Delete(ctx, "k") }, ""},
+		"deleteIf":          {"old", func(ctx context.Context, b *Bucket) error { return yes(b.DeleteIf(ctx, "k", "old")) }, ""},
+		"expire":            {"old", func(ctx context.Context, b *Bucket) error { return yes(b.Expire(ctx, "k", time.Hour)) }, "old"},
+		"swap":              {"old", func(ctx context.Context, b *Bucket) error { return yes(b.Swap(ctx, "k", new("old"), "new", 0)) }, "new"},
+		"swap of nothing":   {"", func(ctx context.Context, b *Bucket) error { return yes(b.Swap(ctx, "k", nil, "new", 0)) }, "new"},
+		"swap to the same":  {"old", func(ctx context.Context, b *Bucket) error { return yes(b.Swap(ctx, "k", new("old"), "old", 0)) }, "old"},
+		"increment": {"5", func(ctx context.Context, b *Bucket) error {
+			n, err := b.Increment(ctx, "k", 2)
+			return yes(n == 7, err)
+		}, "7"},
+		"increment from new": {"", func(ctx context.Context, b *Bucket) error {
+			n, err := b.Increment(ctx, "k", 2)
+			return yes(n == 2, err)
+		}, "2"},
+		"wipe": {"old", func(ctx context.Context, b *Bucket) error { n, err := b.Wipe(ctx, "k"); return yes(n == 1, err) }, ""},
 	} {
 		for fault, lose := range map[string]func(*natstest.FaultDialer){
 			"the answer": func(d *natstest.FaultDialer) { d.DropFromServer(1, natstest.IsPubAck) },
@@ -59,6 +67,7 @@ func TestALostAnswerIsResolved(t *testing.T) {
 				d := &natstest.FaultDialer{}
 				url := server(t)
 				b, other := open(t, url, config(), d.Option()), open(t, url, config())
+				b.timeout = 700 * time.Millisecond
 				if c.before != "" {
 					set(t, other, "k", c.before, 0)
 				}
@@ -84,8 +93,8 @@ func lostBetween(t *testing.T, stored bool, others func(*Bucket), do func(*Bucke
 	d := &natstest.FaultDialer{}
 	url := server(t)
 	b, other := open(t, url, config(), d.Option()), open(t, url, config())
+	b.timeout = 700 * time.Millisecond
 	set(t, b, "k", "1", 0)
-	has(t, b, "k", "1")
 	lost := func() bool { from, to := d.Dropped(); return from+to > 0 }
 	if stored {
 		d.DropFromServer(1, natstest.IsPubAck)
@@ -97,7 +106,10 @@ func lostBetween(t *testing.T, stored bool, others func(*Bucket), do func(*Bucke
 		for !lost() && t.Context().Err() == nil {
 			time.Sleep(time.Millisecond)
 		}
+		// Not to be found out before they have written.
+		d.DropToServer(-1, func(frame []byte) bool { return bytes.Contains(frame, []byte(".STREAM.MSG.GET.")) })
 		others(other)
+		d.Heal()
 	})
 	do(b)
 	all.Wait()
@@ -244,6 +256,25 @@ func TestJudge(t *testing.T) {
 	}
 }
 
+func TestASecondTryIsGuarded(t *testing.T) {
+	t.Parallel()
+	ctx := t.Context()
+	url := server(t)
+	b, other := open(t, url, config()), open(t, url, config())
+	set(t, b, "k", "1", 0)
+	w := newWrite(b.subject("k")) // of which nobody knows what became
+	w.plain, w.value = true, []byte("2")
+	w.start(time.Now(), b.last.Load())
+	w.doubt = true
+	_, stored, err := b.resolve(ctx, w)
+	require.NoError(t, err)
+	require.False(t, stored)
+	set(t, other, "k", "3", 0)
+	_, err = b.publish(ctx, w, b.timeout)
+	require.ErrorIs(t, err, errGuard)
+	has(t, b, "k", "3")
+}
+
 func TestACallerWhoseContextEndsIsToldWhatIsKnown(t *testing.T) {
 	t.Parallel()
 	d := &natstest.FaultDialer{}
@@ -308,6 +339,8 @@ func TestAFullBucketIsAClearError(t *testing.T) {
 	url := server(t)
 	makeByHand(t, url, byHand["a limit of keys"].change)
 	b := open(t, url, config())
-	fill(t, b, 1000, func(i int) string { return string(rune('a'+i/100)) + string(rune('a'+i/10%10)) + string(rune('a'+i%10)) }, "v")
+	fill(t, b, 1000, func(i int) string {
+		return string(rune('a'+i/100)) + string(rune('a'+i/10%10)) + string(rune('a'+i%10))
+	}, "v")
 	require.ErrorContains(t, b.Set(t.Context(), "one more", "v", 0), "full")
 }

@@ -13,14 +13,14 @@ import (
 // answering the sum that it would have had if they had come one by one. A caller whose context ends is answered at once:
 // with kv.ErrUnknown if its part may be under way, and in any case it counts once at most.
 func (b *Bucket) Increment(ctx context.Context, key string, amount int64) (int64, error) {
-	ctx, cancel, err := b.begin(ctx, key, 0)
-	if err != nil {
+	if err := b.begin(ctx, key, 0); err != nil {
 		return 0, failed("increment", key, err)
 	}
+	ctx, cancel := bounded(ctx)
 	defer cancel()
 	subject := b.subject(key)
 	a := &addition{amount: amount, done: make(chan struct{})}
-	err = b.counters.join(subject, a, func() { b.wg.Go(func() { b.count(subject) }) })
+	err := b.counters.join(subject, a, func() { b.wg.Go(func() { b.count(subject) }) })
 	if err != nil {
 		return 0, failed("increment", key, err)
 	}

@@ -41,19 +41,21 @@ var (
 
 // Bucket is a kv.Adapter on a JetStream KV bucket. It is safe for concurrent use.
 type Bucket struct {
-	cfg    Config
-	name   string // of the bucket
-	stream string
-	prefix string // of every subject
-	nc     *nats.Conn
-	js     jetstream.JetStream
-	log    zerolog.Logger
-	clock  Clock
+	cfg       Config
+	name      string // of the bucket
+	stream    string
+	prefix    string // of every subject
+	ackPrefix []byte // of nearly every answer to a publish
+	nc        *nats.Conn
+	js        jetstream.JetStream
+	log       zerolog.Logger
+	clock     Clock
 
-	direct  bool // direct gets are allowed
-	maxMsg  int  // limit of the bucket's own for a message; 0: none
-	drift   []Drift
-	patient patience
+	direct     bool // direct gets are allowed
+	replicated bool // a replica that is behind may answer them
+	maxMsg     int  // limit of the bucket's own for a message; 0: none
+	drift      []Drift
+	timeout    time.Duration // of one request
 
 	last     atomic.Uint64 // the highest sequence that this process has heard of
 	recent   recent
@@ -84,7 +86,7 @@ func Open(ctx context.Context, nc *nats.Conn, cfg Config) (*Bucket, error) {
 	b := &Bucket{
 		cfg: cfg, name: name, stream: "KV_" + name, prefix: "$KV." + name + ".",
 		nc: nc, js: js, log: cfg.Logger.With().Str("bucket", name).Logger(), clock: cfg.Clock,
-		patient: patience{first: firstTimeout, later: requestTimeout},
+		timeout: requestTimeout, ackPrefix: []byte(`{"stream":"KV_` + name + `","seq":`),
 	}
 	if err := b.ensure(ctx); err != nil {
 		return nil, fmt.Errorf("kvbucket: %w", err)
@@ -114,22 +116,18 @@ func (b *Bucket) heard(seq uint64) {
 	}
 }
 
-// begin checks the arguments of an operation, and gives it a deadline if it has none.
-func (b *Bucket) begin(ctx context.Context, key string, ttl time.Duration) (context.Context, context.CancelFunc, error) {
+// begin checks the arguments of an operation.
+func (b *Bucket) begin(ctx context.Context, key string, ttl time.Duration) error {
 	if err := kv.CheckKey(key); err != nil {
-		return nil, nil, err
+		return err
 	}
 	if err := kv.CheckTTL(ttl); err != nil {
-		return nil, nil, err
+		return err
 	}
 	if b.ctx.Err() != nil {
-		return nil, nil, ErrClosed
+		return ErrClosed
 	}
-	if err := ctx.Err(); err != nil {
-		return nil, nil, err
-	}
-	ctx, cancel := bounded(ctx)
-	return ctx, cancel, nil
+	return ctx.Err()
 }
 
 // failed says which operation failed, for an operator.

@@ -5,6 +5,7 @@ import (
 	"testing"
 	"time"
 
+	"github.com/nats-io/nats.go"
 	"github.com/nats-io/nats.go/jetstream"
 	"github.com/stretchr/testify/require"
 
@@ -143,21 +144,24 @@ func TestCreatingAtTheInstantAMarkerGoes(t *testing.T) {
 			}
 		}
 		started := time.Now()
-		made := make([]int, n)
-		for time.Since(started) < 1500*time.Millisecond {
-			for i := range n {
-				key := strconv.Itoa(i)
-				if time.Since(started) < time.Second+50*time.Millisecond*time.Duration(i) { // one after the other, around the instant
-					continue
-				}
-				if made[i] > 0 {
-					continue
-				}
-				ok, err := b.Swap(ctx, key, nil, "w", 0)
+		for i := range n { // one after the other, around the instant
+			natstest.Eventually(t, soon, func() bool {
+				return time.Since(started) > time.Second+time.Duration(20*(i-5))*time.Millisecond
+			})
+			key := strconv.Itoa(i)
+			there := i%2 == 1 // unless it has lapsed
+			ok, err := b.Swap(ctx, key, nil, "w", 0)
+			require.NoError(t, err)
+			for ; there && !ok; ok, err = b.Swap(ctx, key, nil, "w", 0) {
 				require.NoError(t, err)
-				require.True(t, ok, "round %d, key %d: something is said to be there", round, i)
-				made[i]++
+				require.Less(t, time.Since(started), soon)
 			}
+			require.True(t, ok, "round %d, key %d: something is said to be there", round, i)
+		}
+		// The server removes what lapsed, and nothing that was written after it.
+		natstest.Eventually(t, soon, func() bool { return time.Since(started) > 3500*time.Millisecond })
+		for i := range n {
+			has(t, b, strconv.Itoa(i), "w")
 		}
 		_, err := b.Wipe(ctx, "")
 		require.NoError(t, err)
@@ -209,4 +213,23 @@ func TestTheStockToolsReadAndWriteTheBucket(t *testing.T) {
 	e, err = store.Get(ctx, "a/b")
 	require.NoError(t, err, "what is not ours stays")
 	require.Equal(t, "v", string(e.Value()))
+}
+
+func TestALifetimeBeginsWhenTheValueIsSent(t *testing.T) {
+	t.Parallel()
+	d := &natstest.FaultDialer{}
+	b := open(t, server(t), config(), d.Option())
+	lost := b.nc.StatusChanged(nats.RECONNECTING)
+	d.Refuse()
+	d.Cut()
+	<-lost
+	asked, done := time.Now(), make(chan error)
+	go func() { done <- b.Set(t.Context(), "k", "v", time.Hour) }()
+	natstest.Eventually(t, soon, func() bool { return time.Since(asked) > 300*time.Millisecond })
+	healed := time.Now()
+	d.Heal()
+	require.NoError(t, <-done)
+	ms, err := strconv.ParseInt(last(t, b, "k").Header.Get(headerExpires), 10, 64)
+	require.NoError(t, err)
+	require.False(t, time.UnixMilli(ms).Before(healed.Add(time.Hour)))
 }

@@ -144,9 +144,11 @@ func (c *client) random(rnd *rand.Rand, seen map[string]string) call {
 func TestHistoriesAreLinearizable(t *testing.T) {
 	t.Parallel()
 	for name, lose := range map[string]func(d *natstest.FaultDialer, rnd *rand.Rand){
-		"undisturbed":     nil,
-		"lost answers":    func(d *natstest.FaultDialer, _ *rand.Rand) { d.DropFromServer(1, natstest.IsPubAck) },
-		"lost writes":     func(d *natstest.FaultDialer, _ *rand.Rand) { d.DropToServer(1, func(f []byte) bool { return isWrite(f) }) },
+		"undisturbed":  nil,
+		"lost answers": func(d *natstest.FaultDialer, _ *rand.Rand) { d.DropFromServer(1, natstest.IsPubAck) },
+		"lost writes": func(d *natstest.FaultDialer, _ *rand.Rand) {
+			d.DropToServer(1, func(f []byte) bool { return isWrite(f) })
+		},
 		"cut connections": func(d *natstest.FaultDialer, rnd *rand.Rand) { d.ResetFromServer(rnd.IntN(2000)) },
 	} {
 		t.Run(name, func(t *testing.T) {
@@ -189,7 +191,9 @@ func record(t *testing.T, lose func(*natstest.FaultDialer, *rand.Rand)) []porcup
 	for id := range clients {
 		d := &natstest.FaultDialer{}
 		b := open(t, url, config(), d.Option())
-		b.patient = patience{first: 200 * time.Millisecond, later: time.Second}
+		if b.timeout = soon; lose != nil {
+			b.timeout = 300 * time.Millisecond
+		}
 		all.Go(func() {
 			rnd := rand.New(rand.NewPCG(uint64(id), 7))
 			c := &client{id: id, b: b, start: start}

@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"iter"
+	"net/http"
 	"strings"
 	"time"
 
@@ -110,7 +111,7 @@ type listed struct {
 func (l *lister) newest(ctx context.Context) (uint64, error) {
 	ctx, cancel := bounded(ctx)
 	defer cancel()
-	e, err := insist(ctx, func() (*entry, error) { return l.b.leaderGet(ctx, l.filter) })
+	e, err := insist(ctx, l.b.timeout, func(ctx context.Context) (*entry, error) { return l.b.leaderGet(ctx, l.filter) })
 	if err != nil {
 		return 0, err
 	}
@@ -122,7 +123,7 @@ func (l *lister) newest(ctx context.Context) (uint64, error) {
 func (l *lister) page(ctx context.Context) ([]listed, error) {
 	ctx, cancel := bounded(ctx)
 	defer cancel()
-	return insist(ctx, func() ([]listed, error) {
+	return insist(ctx, l.b.timeout, func(ctx context.Context) ([]listed, error) {
 		if err := l.open(ctx); err != nil {
 			return nil, err
 		}
@@ -141,9 +142,7 @@ func (l *lister) open(ctx context.Context) error {
 	if l.consumer != "" {
 		return nil
 	}
-	once, cancel := context.WithTimeout(ctx, l.b.patient.later)
-	defer cancel()
-	c, err := l.b.js.CreateConsumer(once, l.b.stream, jetstream.ConsumerConfig{
+	c, err := l.b.js.CreateConsumer(ctx, l.b.stream, jetstream.ConsumerConfig{
 		FilterSubject: l.filter, DeliverPolicy: jetstream.DeliverByStartSequencePolicy, OptStartSeq: max(l.next, 1),
 		AckPolicy: jetstream.AckNonePolicy, HeadersOnly: true, InactiveThreshold: idleConsumer, Replicas: 1, MemoryStorage: true,
 	})
@@ -160,8 +159,6 @@ func (l *lister) open(ctx context.Context) error {
 
 // pull asks once. Whatever it answers besides an error can be used.
 func (l *lister) pull(ctx context.Context) ([]listed, error) {
-	once, cancel := context.WithTimeout(ctx, l.b.patient.later)
-	defer cancel()
 	body, err := job.Encode(struct {
 		Batch  int  `json:"batch"`
 		NoWait bool `json:"no_wait"`
@@ -174,7 +171,7 @@ func (l *lister) pull(ctx context.Context) ([]listed, error) {
 	}
 	var page []listed
 	for len(page) < pageKeys {
-		m, err := l.sub.NextMsgWithContext(once)
+		m, err := l.sub.NextMsgWithContext(ctx)
 		if err != nil {
 			return page, silent(err)
 		}
@@ -202,7 +199,7 @@ func silent(err error) error {
 	var api *jetstream.APIError
 	switch {
 	case errors.Is(err, nats.ErrNoResponders), errors.Is(err, context.DeadlineExceeded), errors.Is(err, nats.ErrTimeout),
-		errors.Is(err, jetstream.ErrConsumerNotFound), errors.As(err, &api) && api.Code >= 500:
+		errors.Is(err, jetstream.ErrConsumerNotFound), errors.As(err, &api) && api.Code == http.StatusServiceUnavailable:
 		return fmt.Errorf("%w: %w", errSilent, err)
 	}
 	return err
@@ -214,7 +211,7 @@ func (l *lister) close(ctx context.Context) {
 		return
 	}
 	_ = l.sub.Unsubscribe() // fails only when the connection is closed already
-	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), l.b.patient.later)
+	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), l.b.timeout)
 	defer cancel()
 	if err := l.b.js.DeleteConsumer(ctx, l.b.stream, l.consumer); err != nil {
 		l.b.log.Debug().Err(err).Str("consumer", l.consumer).Msg("left to the server to remove")

@@ -24,34 +24,38 @@ func (b *Bucket) nearest(ctx context.Context, subject string) (*entry, error) {
 	if !b.direct {
 		return b.leaders(ctx, subject)
 	}
-	e, err := insist(ctx, func() (*entry, error) { return b.directGet(ctx, subject) })
+	e, err := insist(ctx, b.timeout, func(ctx context.Context) (*entry, error) { return b.directGet(ctx, subject) })
 	if err != nil {
 		return nil, err
 	}
-	if b.recent.past(subject, e.seq) {
+	if b.replicated && b.recent.past(subject, e.seq) {
 		return b.leaders(ctx, subject)
 	}
-	b.learn(subject, e)
+	b.learn(subject, e.seq)
 	return e, nil
 }
 
 // leaders reads a key's last message, or that of a filter, from the bucket's leader. It asks for as long as ctx allows.
 func (b *Bucket) leaders(ctx context.Context, subject string) (*entry, error) {
-	e, err := insist(ctx, func() (*entry, error) { return b.leaderGet(ctx, subject) })
+	e, err := insist(ctx, b.timeout, func(ctx context.Context) (*entry, error) { return b.leaderGet(ctx, subject) })
 	if err != nil {
 		return nil, err
 	}
-	if e.seq == 0 {
+	if e.seq == 0 && b.replicated {
 		b.recent.vanished(subject)
 	}
-	b.learn(subject, e)
+	b.learn(subject, e.seq)
 	return e, nil
 }
 
-func (b *Bucket) learn(subject string, e *entry) {
-	if e.seq != 0 {
-		b.heard(e.seq)
-		b.recent.learn(subject, e.seq, false)
+// learn notes a key's revision.
+func (b *Bucket) learn(subject string, seq uint64) {
+	if seq == 0 {
+		return
+	}
+	b.heard(seq)
+	if b.replicated {
+		b.recent.learn(subject, seq)
 	}
 }
 
@@ -116,9 +120,7 @@ func (b *Bucket) leaderGet(ctx context.Context, subject string) (*entry, error) 
 
 // request asks once. Its error wraps errSilent where asking again may help.
 func (b *Bucket) request(ctx context.Context, subject string, body []byte) (*nats.Msg, error) {
-	once, cancel := context.WithTimeout(ctx, b.patient.later)
-	defer cancel()
-	m, err := b.nc.RequestWithContext(once, subject, body)
+	m, err := b.nc.RequestWithContext(ctx, subject, body)
 	switch {
 	case err == nil:
 		return m, nil
@@ -129,17 +131,29 @@ func (b *Bucket) request(ctx context.Context, subject string, body []byte) (*nat
 	}
 }
 
-// insist asks again and again where nobody answers, for as long as ctx allows.
-func insist[T any](ctx context.Context, ask func() (T, error)) (T, error) {
+// insist asks again and again where nobody answers, for as long as ctx allows. The first try has the time that is given.
+func insist[T any](ctx context.Context, timeout time.Duration, ask func(context.Context) (T, error)) (T, error) {
 	for try := 0; ; try++ {
-		answer, err := ask()
+		once, cancel := context.WithTimeout(ctx, longer(timeout, try))
+		answer, err := ask(once)
+		cancel()
 		if !errors.Is(err, errSilent) {
 			return answer, err
+		}
+		if try == 0 { // not before, since it costs as much as a timer
+			var cancel context.CancelFunc
+			ctx, cancel = bounded(ctx)
+			defer cancel()
 		}
 		if perr := pause(ctx, try); perr != nil {
 			return answer, fmt.Errorf("%w (last: %w)", perr, err)
 		}
 	}
+}
+
+// longer is the time that a try has (from 0), if the first has that of the argument.
+func longer(timeout time.Duration, try int) time.Duration {
+	return max(timeout, min(timeout<<min(try, 4), maxTimeout))
 }
 
 // pause waits a little before the next try after the n-th (from 0), ever longer, up to a quarter of a second.

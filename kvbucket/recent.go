@@ -21,7 +21,7 @@ type revision struct {
 }
 
 // learn notes a revision.
-func (r *recent) learn(subject string, seq uint64, gone bool) {
+func (r *recent) learn(subject string, seq uint64) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	have, ok := r.known[subject]
@@ -36,7 +36,7 @@ func (r *recent) learn(subject string, seq uint64, gone bool) {
 		r.order[r.next] = subject
 		r.next = (r.next + 1) % recentKeys
 	}
-	r.known[subject] = revision{seq, gone}
+	r.known[subject] = revision{seq: seq}
 }
 
 // vanished notes that the leader has nothing of a key, however long ago it went.

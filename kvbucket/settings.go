@@ -90,10 +90,8 @@ func (b *Bucket) findOrMake(ctx context.Context, want jetstream.StreamConfig) (j
 
 // ask makes a request again and again where nobody answers, as it happens while a cluster elects its leaders.
 func ask[T any](ctx context.Context, request func(context.Context) (T, error)) (T, error) {
-	return insist(ctx, func() (T, error) {
-		once, cancel := context.WithTimeout(ctx, requestTimeout)
-		defer cancel()
-		answer, err := request(once)
+	return insist(ctx, requestTimeout, func(ctx context.Context) (T, error) {
+		answer, err := request(ctx)
 		return answer, silent(err)
 	})
 }
@@ -123,6 +121,7 @@ func (b *Bucket) check(ctx context.Context, have, want jetstream.StreamConfig) e
 	}
 	b.drift = drift
 	b.direct = fixed.AllowDirect
+	b.replicated = fixed.Replicas > 1
 	b.maxMsg = max(0, int(fixed.MaxMsgSize))
 	return nil
 }

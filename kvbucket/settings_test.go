@@ -170,11 +170,13 @@ func TestWithoutDirectGetsTheLeaderIsAsked(t *testing.T) {
 func TestWhatCannotBeMendedIsRefused(t *testing.T) {
 	t.Parallel()
 	for says, change := range map[string]func(*jetstream.StreamConfig){
-		"subjects":    func(c *jetstream.StreamConfig) { c.Subjects = []string{"$KV.JETCREW_KV.a.>"} },
-		"retention":   func(c *jetstream.StreamConfig) { c.Retention = jetstream.WorkQueuePolicy },
-		"deny_purge":  func(c *jetstream.StreamConfig) { c.DenyPurge, c.AllowRollup = true, false },
-		"is a copy":   func(c *jetstream.StreamConfig) { c.Sources = []*jetstream.StreamSource{{Name: "KV_OTHER"}} },
-		"its subject": func(c *jetstream.StreamConfig) { c.SubjectTransform = &jetstream.SubjectTransformConfig{Source: "$KV.JETCREW_KV.a", Destination: "$KV.JETCREW_KV.b"} },
+		"subjects":   func(c *jetstream.StreamConfig) { c.Subjects = []string{"$KV.JETCREW_KV.a.>"} },
+		"retention":  func(c *jetstream.StreamConfig) { c.Retention = jetstream.WorkQueuePolicy },
+		"deny_purge": func(c *jetstream.StreamConfig) { c.DenyPurge, c.AllowRollup = true, false },
+		"is a copy":  func(c *jetstream.StreamConfig) { c.Sources = []*jetstream.StreamSource{{Name: "KV_OTHER"}} },
+		"its subject": func(c *jetstream.StreamConfig) {
+			c.SubjectTransform = &jetstream.SubjectTransformConfig{Source: "$KV.JETCREW_KV.a", Destination: "$KV.JETCREW_KV.b"}
+		},
 		"counters": func(c *jetstream.StreamConfig) {
 			c.AllowMsgCounter, c.Discard, c.AllowMsgTTL, c.MaxMsgsPerSubject = true, jetstream.DiscardOld, false, -1
 		},

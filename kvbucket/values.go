@@ -10,11 +10,9 @@ func (b *Bucket) subject(key string) string { return b.prefix + encode(key) }
 
 // Get implements kv.Adapter.
 func (b *Bucket) Get(ctx context.Context, key string) (string, bool, error) {
-	ctx, cancel, err := b.begin(ctx, key, 0)
-	if err != nil {
+	if err := b.begin(ctx, key, 0); err != nil {
 		return "", false, failed("get", key, err)
 	}
-	defer cancel()
 	e, err := b.nearest(ctx, b.subject(key))
 	if err != nil {
 		return "", false, failed("get", key, err)
@@ -28,16 +26,14 @@ func (b *Bucket) Get(ctx context.Context, key string) (string, bool, error) {
 // Set implements kv.Adapter. It is one plain publish: a guard would need a read before, and twice the time. Only a second
 // try, after an answer that was lost, is guarded.
 func (b *Bucket) Set(ctx context.Context, key, value string, ttl time.Duration) error {
-	ctx, cancel, err := b.begin(ctx, key, ttl)
-	if err != nil {
+	if err := b.begin(ctx, key, ttl); err != nil {
 		return failed("set", key, err)
 	}
-	defer cancel()
 	if err := b.fits(value); err != nil {
 		return failed("set", key, err)
 	}
 	w := newWrite(b.subject(key))
-	w.value, w.expires = []byte(value), until(b.clock.Now(), ttl)
+	w.value, w.ttl = []byte(value), ttl
 	if err := b.overwrite(ctx, w); err != nil {
 		return failed("set", key, err)
 	}
@@ -46,11 +42,9 @@ func (b *Bucket) Set(ctx context.Context, key, value string, ttl time.Duration) 
 
 // Delete implements kv.Adapter.
 func (b *Bucket) Delete(ctx context.Context, key string) error {
-	ctx, cancel, err := b.begin(ctx, key, 0)
-	if err != nil {
+	if err := b.begin(ctx, key, 0); err != nil {
 		return failed("delete", key, err)
 	}
-	defer cancel()
 	w := newWrite(b.subject(key))
 	w.marker = true
 	if err := b.overwrite(ctx, w); err != nil {
@@ -61,11 +55,9 @@ func (b *Bucket) Delete(ctx context.Context, key string) error {
 
 // DeleteIf implements kv.Adapter.
 func (b *Bucket) DeleteIf(ctx context.Context, key, expected string) (bool, error) {
-	ctx, cancel, err := b.begin(ctx, key, 0)
-	if err != nil {
+	if err := b.begin(ctx, key, 0); err != nil {
 		return false, failed("delete", key, err)
 	}
-	defer cancel()
 	ok, err := b.change(ctx, b.subject(key), func(w *write, e *entry, now time.Time) bool {
 		w.marker = true
 		return e.there(now) && string(e.value) == expected
@@ -78,13 +70,11 @@ func (b *Bucket) DeleteIf(ctx context.Context, key, expected string) (bool, erro
 
 // Expire implements kv.Adapter.
 func (b *Bucket) Expire(ctx context.Context, key string, ttl time.Duration) (bool, error) {
-	ctx, cancel, err := b.begin(ctx, key, ttl)
-	if err != nil {
+	if err := b.begin(ctx, key, ttl); err != nil {
 		return false, failed("expire", key, err)
 	}
-	defer cancel()
 	ok, err := b.change(ctx, b.subject(key), func(w *write, e *entry, now time.Time) bool {
-		w.value, w.expires = e.value, until(now, ttl)
+		w.value, w.ttl = e.value, ttl
 		return e.there(now)
 	})
 	if err != nil {
@@ -95,16 +85,14 @@ func (b *Bucket) Expire(ctx context.Context, key string, ttl time.Duration) (boo
 
 // Swap implements kv.Adapter.
 func (b *Bucket) Swap(ctx context.Context, key string, expected *string, next string, ttl time.Duration) (bool, error) {
-	ctx, cancel, err := b.begin(ctx, key, ttl)
-	if err != nil {
+	if err := b.begin(ctx, key, ttl); err != nil {
 		return false, failed("swap", key, err)
 	}
-	defer cancel()
 	if err := b.fits(next); err != nil {
 		return false, failed("swap", key, err)
 	}
 	ok, err := b.change(ctx, b.subject(key), func(w *write, e *entry, now time.Time) bool {
-		w.value, w.expires = []byte(next), until(now, ttl)
+		w.value, w.ttl = []byte(next), ttl
 		if !e.there(now) {
 			return expected == nil
 		}
@@ -119,7 +107,12 @@ func (b *Bucket) Swap(ctx context.Context, key string, expected *string, next st
 // change reads a key from the leader and writes what decide makes of it at the revision that was read, or nothing where it
 // answers false; again whenever somebody else wrote meanwhile. That includes the server, which removes what has lapsed.
 func (b *Bucket) change(ctx context.Context, subject string, decide func(w *write, e *entry, now time.Time) bool) (bool, error) {
-	for {
+	for try := 0; ; try++ {
+		if try == 1 {
+			var cancel context.CancelFunc
+			ctx, cancel = bounded(ctx)
+			defer cancel()
+		}
 		e, err := b.leaders(ctx, subject)
 		if err != nil {
 			return false, err

@@ -1,6 +1,7 @@
 package kvbucket
 
 import (
+	"bytes"
 	"context"
 	"errors"
 	"fmt"
@@ -45,15 +46,25 @@ type write struct {
 	subject string
 	nonce   string
 	value   []byte
-	marker  bool // it deletes the key
-	plain   bool // it is to replace whatever is there; only a second try is guarded
-	expires time.Time
+	marker  bool          // it deletes the key
+	plain   bool          // it is to replace whatever is there; only a second try is guarded
+	ttl     time.Duration // its lifetime, from when it is sent on; 0 for none, or for one that is going on
+	expires time.Time     // the exact end of its lifetime; zero: never
 	guarded bool
 	guard   uint64 // the revision that it replaces
 
-	sent  time.Time // when it was first sent, by this process's clock; zero: not yet
+	doubt bool      // it was sent, and had no answer
+	sent  time.Time // when it was sent first that may have been stored, by this process's clock
 	began time.Time // the same by the store's
 	floor uint64    // a sequence that came before it
+}
+
+// start is for each time that a write is sent, as long as it is certain that it was never stored.
+func (w *write) start(now time.Time, floor uint64) {
+	w.sent, w.began, w.floor = time.Now(), now, floor
+	if w.ttl > 0 {
+		w.expires = job.CeilMillis(now.Add(w.ttl))
+	}
 }
 
 func newWrite(subject string) *write { return &write{subject: subject, nonce: nuid.Next()} }
@@ -63,14 +74,6 @@ func over(subject string, e *entry) *write {
 	w := newWrite(subject)
 	w.guarded, w.guard = true, e.seq
 	return w
-}
-
-// until is the exact end of a lifetime that begins now; zero for none.
-func until(now time.Time, ttl time.Duration) time.Time {
-	if ttl == 0 {
-		return time.Time{}
-	}
-	return job.CeilMillis(now.Add(ttl))
 }
 
 // fits checks a value against the limits before it is sent.
@@ -121,8 +124,8 @@ func (b *Bucket) publish(ctx context.Context, w *write, timeout time.Duration) (
 	if err := b.connected(ctx); err != nil {
 		return 0, err
 	}
-	if w.sent.IsZero() {
-		w.sent, w.began, w.floor = time.Now(), b.clock.Now(), b.last.Load()
+	if !w.doubt {
+		w.start(b.clock.Now(), b.last.Load())
 	}
 	once, cancel := context.WithTimeout(ctx, timeout)
 	defer cancel()
@@ -138,16 +141,29 @@ func (b *Bucket) publish(ctx context.Context, w *write, timeout time.Duration) (
 	default:
 		return 0, fmt.Errorf("%w: %w", kv.ErrUnknown, err)
 	}
+	seq, err := b.acknowledged(m.Data)
+	if err == nil {
+		b.learn(w.subject, seq)
+	}
+	return seq, err
+}
+
+// acknowledged reads the answer to a publish. See publish for its errors.
+func (b *Bucket) acknowledged(data []byte) (uint64, error) {
+	// The answer as it nearly always is: {"stream":"KV_JETCREW_KV","seq":17}
+	if rest, ok := bytes.CutPrefix(data, b.ackPrefix); ok {
+		if seq, err := strconv.ParseUint(string(bytes.TrimSuffix(rest, []byte("}"))), 10, 64); err == nil {
+			return seq, nil
+		}
+	}
 	var ack struct {
 		Seq   uint64              `json:"seq"`
 		Error *jetstream.APIError `json:"error"`
 	}
-	if err := job.Decode(m.Data, &ack); err != nil {
+	if err := job.Decode(data, &ack); err != nil {
 		return 0, fmt.Errorf("%w: an answer that is none: %w", kv.ErrUnknown, err)
 	}
 	if ack.Error == nil {
-		b.heard(ack.Seq)
-		b.recent.learn(w.subject, ack.Seq, false)
 		return ack.Seq, nil
 	}
 	switch ack.Error.ErrorCode {

@@ -259,7 +259,22 @@ func (b *bulk) one(ctx context.Context, r *record) (job.Changed, error) {
 	}
 	ctx, cancel := context.WithTimeout(ctx, bulkPatience)
 	defer cancel()
-	return b.s.operate(ctx, b.req.Operation, key)
+	for try := 0; ; try++ {
+		out, err := b.s.operate(ctx, b.req.Operation, key)
+		if !unanswered(err) {
+			return out, err
+		}
+		if pause(ctx, try) != nil {
+			return out, err
+		}
+	}
+}
+
+// unanswered reports whether an operation came to nothing because a read had no answer. Once it may have written, it is
+// not done again: this very write would look like somebody else's.
+func unanswered(err error) bool {
+	return !errors.Is(err, job.ErrUnknown) && (errors.Is(err, context.DeadlineExceeded) || errors.Is(err, nats.ErrNoResponders) ||
+		errors.Is(err, nats.ErrTimeout) || errors.Is(err, nats.ErrDisconnected) || errors.Is(err, errRetry))
 }
 
 func (b *bulk) tell() {

@@ -185,7 +185,7 @@ func TestBulkLeavesWhatComesLater(t *testing.T) {
 			later = append(later, n.enqueue(spec("q", fmt.Sprint("later ", told))))
 		},
 	})
-	require.Equal(t, len(keys), r.Done)
+	require.Equal(t, len(keys), r.Done, "%+v", r)
 	require.GreaterOrEqual(t, told, 2)
 	require.LessOrEqual(t, told, int(time.Since(began)/tellEvery)+2, "not too often")
 	for _, k := range later {

@@ -1,6 +1,9 @@
 package streams
 
 import (
+	"cmp"
+	"fmt"
+	"slices"
 	"strconv"
 	"testing"
 	"time"
@@ -52,7 +55,16 @@ func (h *harness) Index(t *testing.T) job.Lister {
 
 func (h *harness) Retention(t *testing.T, k job.Key) time.Duration {
 	t.Helper()
-	ttl := h.n.newestMessage(k).header[jetstream.MsgTTLHeader]
+	var ttl []string
+	natstest.Eventually(t, soon, func() error {
+		msgs, _, err := h.n.read.multiLast(t.Context(), []string{h.n.names.filter(tail(k))})
+		if err != nil || len(msgs) == 0 { // a replica that is behind may have answered
+			return fmt.Errorf("%d documents of %s: %w", len(msgs), k, err)
+		}
+		newest := slices.MaxFunc(msgs, func(a, b message) int { return cmp.Compare(a.seq, b.seq) })
+		ttl = newest.header[jetstream.MsgTTLHeader]
+		return nil
+	})
 	if len(ttl) == 0 {
 		return 0
 	}

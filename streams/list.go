@@ -16,8 +16,9 @@ const (
 	pageLook = 20_000
 	// pageGets is how many sequences are asked for, one by one, for one page: most of a stream's hold nothing any more.
 	pageGets = 60_000
-	// maxWindow is how many sequences are asked for at once.
-	maxWindow = 4096
+	// maxWindow is how many sequences are asked for at once, and leastWindow how many still where answers are late.
+	maxWindow   = 4096
+	leastWindow = 64
 	// windowBytes is about how much of the stream is held at once.
 	windowBytes = 16 << 20
 	// rareMatches is how many documents a filter may match, by an estimate, for the server to be asked for all of them:
@@ -62,13 +63,12 @@ func (s *Store) List(ctx context.Context, req job.ListRequest) (*job.Page, error
 		}
 		below = c.Below
 	}
-	sc := scopeOf(&req.Filter, nil)
-	if len(sc.states) == 0 {
+	if sc := scopeOf(&req.Filter, nil); len(sc.states) == 0 {
 		return &job.Page{At: job.Millis(s.Now())}, nil
 	}
 	ctx, cancel := bounded(ctx)
 	defer cancel()
-	l := &listing{s: s, req: &req, scope: sc, listed: make(map[string]bool)}
+	l := s.listing(&req)
 	if err := l.run(ctx, below); err != nil {
 		return nil, fmt.Errorf("list: %w", err)
 	}
@@ -85,6 +85,7 @@ type listing struct {
 	s     *Store
 	req   *job.ListRequest
 	scope scope
+	most  int // records are looked at, and then the page is Stopped
 	page  job.Page
 
 	all        extent
@@ -92,6 +93,7 @@ type listing struct {
 	listed     map[string]bool // tails of the jobs on the page
 
 	window    uint64 // how many sequences the next read asks for
+	widest    uint64 // and how many at the most
 	gets      uint64 // so many were asked for
 	met, hits uint64 // messages that were found, and those of them that were in scope
 	bytes     uint64 // of these messages
@@ -99,6 +101,10 @@ type listing struct {
 	dense   bool    // the server is not asked to filter any more
 	density float64 // documents in scope to a sequence, once it is; 0 before
 	target  float64 // how many of them the next filtered read is to find
+}
+
+func (s *Store) listing(req *job.ListRequest) *listing {
+	return &listing{s: s, req: req, scope: scopeOf(&req.Filter, nil), most: pageLook, listed: make(map[string]bool)}
 }
 
 func (l *listing) run(ctx context.Context, below uint64) error {
@@ -111,9 +117,9 @@ func (l *listing) run(ctx context.Context, below uint64) error {
 	if l.low, l.below, err = l.s.narrow(ctx, &l.req.Filter, l.all.first, min(below, l.all.last+1)); err != nil {
 		return err
 	}
-	l.window = min(max(2*uint64(l.req.Limit), 64), 512)
+	l.window, l.widest = min(max(2*uint64(l.req.Limit), leastWindow), 512), maxWindow
 	for l.left() > 0 && l.below > l.low {
-		if l.page.Looked >= pageLook || l.gets >= pageGets {
+		if l.page.Looked >= l.most || l.gets >= pageGets {
 			l.page.Stopped = true
 			return nil
 		}
@@ -242,8 +248,14 @@ func (l *listing) readWindow(ctx context.Context) ([]message, uint64, error) {
 		down = l.below - l.window
 	}
 	msgs, err := l.s.read.sequences(ctx, down, l.below)
-	if err != nil {
+	switch {
+	case err == nil:
+	case ctx.Err() != nil || l.window <= leastWindow:
 		return nil, 0, err
+	default: // it may be more than a slow connection carries in the time of a request
+		l.widest = max(l.window/4, leastWindow)
+		l.window = l.widest
+		return l.readWindow(ctx)
 	}
 	slices.Reverse(msgs)
 	l.gets += l.below - down
@@ -259,7 +271,7 @@ func (l *listing) readWindow(ctx context.Context) ([]message, uint64, error) {
 			return nil, 0, err
 		}
 	}
-	l.window = min(2*l.window, maxWindow, max(windowBytes/(l.bytes/max(l.met, 1)+1), 16))
+	l.window = min(2*l.window, l.widest, max(windowBytes/(l.bytes/max(l.met, 1)+1), 16))
 	return msgs, down, nil
 }
 

@@ -16,7 +16,7 @@ import (
 // ProjectionConfig of a Projection. The zero value works.
 type ProjectionConfig struct {
 	// Interval is how often the stream is looked at for what no event told of. Reading takes the fiftieth part of the
-	// time at most, so where there is much to read it becomes longer, up to 5 s. Defaults to 250 ms, 10 ms at least.
+	// time at most, so where there is much to read it becomes longer, twenty times at most. Defaults to 250 ms, 10 ms at least.
 	Interval time.Duration
 	// Reconcile is how often the index is compared with the store's exact counts. Defaults to 30 s, 100 ms at least.
 	Reconcile time.Duration

@@ -14,8 +14,8 @@ import (
 const (
 	// readShare bounds the part of its time that the projection spends on reading: the fiftieth part,
 	readShare = 50
-	// longestRest unless that would let it fall behind by more than this.
-	longestRest = 5 * time.Second
+	// longestRest unless that would let it fall behind by more than so many intervals.
+	longestRest = 20
 	// behindTwice is how often in a row the stream has to end before what is known of it, until that is taken for the
 	// loss of messages and not for the answer of a server that has been deposed.
 	behindTwice = 3
@@ -30,7 +30,7 @@ func (p *Projection) follow() {
 		p.note(err)
 		if err != nil {
 			failed++
-			rest = min(p.cfg.Interval<<min(failed, 10), longestRest)
+			rest = p.cfg.Interval * min(time.Duration(failed), longestRest)
 		} else {
 			failed = 0
 		}
@@ -107,7 +107,7 @@ func (p *Projection) step(ctx context.Context) (time.Duration, error) {
 			return 0, err
 		}
 	}
-	return max(p.cfg.Interval, min((readShare-1)*time.Since(began), longestRest)), nil
+	return max(p.cfg.Interval, min((readShare-1)*time.Since(began), longestRest*p.cfg.Interval)), nil
 }
 
 // target answers the index to go on with: another one where the stream is no longer the one that it was made from.

@@ -166,7 +166,7 @@ func (s *scan) begin() (at, end, by int) {
 	return s.order.len() - 1, -1, -1
 }
 
-// fits reports whether the job at a place is meant.
+// fits reports whether the job at a place is meant, and counts those whose instants fit.
 func (s *scan) fits(at int) bool {
 	if !s.match[s.order.class[at]] {
 		return false
@@ -193,8 +193,9 @@ func (s *scan) inOrder(after *bookmark, offset, limit int) (places []int) {
 			at = next
 		}
 	}
+	class, match := s.order.class, s.match
 	for ; at != end; at += by {
-		if !s.fits(at) || by*at < by*next {
+		if !match[class[at]] || s.timed && !s.fits(at) || by*at < by*next {
 			continue
 		}
 		if offset > 0 {

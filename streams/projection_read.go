@@ -9,8 +9,8 @@ import (
 )
 
 const (
-	// readBatch is how many messages one batch asks for. The server counts the whole stream for each.
-	readBatch = 10_000
+	// A batch asks for the fortieth part of the messages, within these: the server counts the whole stream for each.
+	leastRead, mostRead = 10_000, 50_000
 	// longestGap is how many sequences may not be accounted for to be asked for one by one.
 	longestGap = 1 << 15
 	// singlesAtOnce is how many single messages are asked for before the first is awaited.
@@ -148,6 +148,8 @@ func (p *Projection) readLeader(ctx context.Context, x *index, r run) error {
 	return nil
 }
 
+func batchOf(msgs uint64) int { return int(min(max(msgs/40, leastRead), mostRead)) }
+
 // fetched is a batch.
 type fetched struct {
 	msgs []message
@@ -163,7 +165,7 @@ func (p *Projection) readBatches(ctx context.Context, x *index, st streamState) 
 		out := make(chan fetched, 1)
 		p.wg.Go(func() {
 			var f fetched
-			f.msgs, f.left, f.err = p.s.read.batch(ctx, from, "", readBatch)
+			f.msgs, f.left, f.err = p.s.read.batch(ctx, from, "", batchOf(st.msgs))
 			out <- f
 		})
 		return out

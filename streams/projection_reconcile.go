@@ -159,12 +159,13 @@ func (p *Projection) readAgain(ctx context.Context, x *index, pt part) error {
 			filter = p.s.names.job(st, pt.queue+".>")
 		}
 		// For every batch the server counts what the filter matches, or, at a fifth of that for each, everything.
-		if batches(n)*5*n > batches(all)*all {
-			filter = ""
+		size := batchOf(uint64(n))
+		if batchesOf(n)*5*n > batchesOf(all)*all {
+			filter, size = "", batchOf(uint64(all))
 		}
 		var seen []uint64
 		for from := uint64(1); ; {
-			msgs, left, err := p.s.read.batch(ctx, from, filter, readBatch)
+			msgs, left, err := p.s.read.batch(ctx, from, filter, size)
 			if err != nil {
 				return err
 			}
@@ -185,7 +186,7 @@ func (p *Projection) readAgain(ctx context.Context, x *index, pt part) error {
 	return nil
 }
 
-func batches(n int) int { return n/readBatch + 1 }
+func batchesOf(n int) int { return n/batchOf(uint64(n)) + 1 }
 
 // keepUp reads what is new while something else takes long.
 func (p *Projection) keepUp(ctx context.Context, x *index) error {

@@ -21,6 +21,9 @@ import (
 	"github.com/jetcrew/jetcrew/pkg/job"
 )
 
+// atLast is soon for what takes several looks at a server that has much else to do.
+const atLast = 3 * soon
+
 // quick has the projection look often, so that tests need not wait.
 func quick() ProjectionConfig {
 	return ProjectionConfig{Interval: 10 * time.Millisecond, Reconcile: 100 * time.Millisecond}
@@ -171,7 +174,7 @@ func (n *node) agrees(p *Projection, reqs ...job.ListRequest) {
 			reqs[i].Filter.AllSpaces = true
 		}
 	}
-	natstest.Eventually(n.t, soon, func() error { return n.same(p, reqs...) })
+	natstest.Eventually(n.t, atLast, func() error { return n.same(p, reqs...) })
 }
 
 func randomRequest(truth []*record) job.ListRequest {
@@ -294,7 +297,7 @@ func TestAProjectionSaysWhatTheStreamSays(t *testing.T) {
 				n.publish(n.names.job(stateDue, "a.other.garbage"+nuid.Next()), `{"type`)
 				late := n.project(cfg)
 				for _, x := range []*Projection{early, late} {
-					natstest.Eventually(t, soon, func() error {
+					natstest.Eventually(t, atLast, func() error {
 						truth := n.truth()
 						reqs := []job.ListRequest{{Filter: job.Filter{AllSpaces: true}}}
 						for range 15 {
@@ -315,7 +318,7 @@ func TestAProjectionTakesEventsAtOnce(t *testing.T) {
 	n := server(t).open(t)
 	p := n.project(ProjectionConfig{Interval: time.Hour})
 	key := n.enqueue(job.Spec{Queue: "q", ID: "1", Type: "mail"})
-	natstest.Eventually(t, soon, func() error {
+	natstest.Eventually(t, atLast, func() error {
 		page, err := p.List(t.Context(), job.ListRequest{Filter: job.Filter{AllSpaces: true}, Bare: true})
 		if err != nil {
 			return err
@@ -399,7 +402,7 @@ func TestAProjectionDropsAnEndWhenItsTimeIsOver(t *testing.T) {
 	cfg := quick()
 	cfg.count = func(context.Context) (*job.Counts, error) { return nil, errors.New("not here") }
 	p := n.project(cfg)
-	natstest.Eventually(t, soon, func() error {
+	natstest.Eventually(t, atLast, func() error {
 		before := n.Now()
 		page, err := p.List(t.Context(), job.ListRequest{Filter: job.Filter{AllSpaces: true}, Bare: true})
 		require.NoError(t, err)
@@ -467,7 +470,7 @@ func TestAProjectionLooksOnceAtWhatOnlySeemsToDiffer(t *testing.T) {
 		return n.Count(ctx)
 	}
 	p := n.project(cfg)
-	natstest.Eventually(t, soon, func() bool { return counted.Load() >= 6 })
+	natstest.Eventually(t, atLast, func() bool { return counted.Load() >= 6 })
 	n.agrees(p)
 	require.Equal(t, 1, log.lines("differs from the store's count"))
 }
@@ -493,7 +496,7 @@ func TestAProjectionForgetsJobsThatLeaveNoRecord(t *testing.T) {
 			for range 20 {
 				settle(t, claimOne(t, c), job.Succeed(nil))
 			}
-			natstest.Eventually(t, soon, func() bool { return len(n.truth()) == 0 })
+			natstest.Eventually(t, atLast, func() bool { return len(n.truth()) == 0 })
 			n.agrees(x)
 			require.Zero(t, x.Stats().Jobs)
 		})
@@ -657,7 +660,7 @@ func TestAProjectionTellsOfItsProgress(t *testing.T) {
 	for i := range 2000 {
 		require.NoError(t, n.nc.Publish(n.names.job(stateReady, fmt.Sprint("q.default.", i)), []byte(`{"type":"x"}`)))
 	}
-	natstest.Eventually(t, soon, func() bool { return len(n.truth()) == 2000 })
+	natstest.Eventually(t, atLast, func() bool { return len(n.truth()) == 2000 })
 	var done, total uint64
 	p := n.project(ProjectionConfig{Progress: func(d, t uint64) { done, total = d, t }})
 	require.Equal(t, uint64(2000), done)

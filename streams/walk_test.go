@@ -70,7 +70,7 @@ func TestAWalkFiltersWhatPays(t *testing.T) {
 	t.Parallel()
 	n := server(t).open(t)
 	c := &crowd{n: n}
-	const many, few = 2 * walkBatch, 100
+	const many, few = walkBatch + 1000, 100
 	for range many {
 		c.doc(c.plainKey(), "t", stateSucceeded, 1)
 	}

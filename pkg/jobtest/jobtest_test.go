@@ -3,6 +3,7 @@ package jobtest_test
 import (
 	"context"
 	"errors"
+	"flag"
 	"fmt"
 	"sync"
 	"testing"
@@ -17,7 +18,14 @@ import (
 	"github.com/jetcrew/jetcrew/worker"
 )
 
-func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
+func TestMain(m *testing.M) {
+	flag.Parse()
+	// Most tests of the contract wait: far more of them than there are processors can do so at a time.
+	if err := flag.Set("test.parallel", "32"); err != nil {
+		panic(err)
+	}
+	goleak.VerifyTestMain(m)
+}
 
 type harness struct{ q *jobtest.Queue }
 

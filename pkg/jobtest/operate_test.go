@@ -176,6 +176,31 @@ func TestWhatFallsDueJoinsTheLineAtItsInstant(t *testing.T) {
 	require.NoError(t, c.Close(ctx))
 }
 
+func TestContractA13_ARequeuedJobGoesToTheEndOfTheLine(t *testing.T) {
+	q := jobtest.New()
+	ctx := t.Context()
+	for i := range 3 {
+		_, err := q.Enqueue(ctx, job.Spec{ID: fmt.Sprint(i), Type: "t"})
+		require.NoError(t, err)
+	}
+	for _, id := range []string{"1", "0"} {
+		_, err := q.Cancel(ctx, job.Key{ID: id})
+		require.NoError(t, err)
+		_, err = q.Requeue(ctx, job.Key{ID: id})
+		require.NoError(t, err)
+	}
+	c, err := q.Consume(ctx, job.ConsumerConfig{WorkerID: "w", Slots: 1})
+	require.NoError(t, err)
+	for _, want := range []string{"2", "1", "0"} {
+		cl, err := c.Claim(ctx)
+		require.NoError(t, err)
+		require.Equal(t, want, cl.Job().ID)
+		_, err = cl.Settle(ctx, job.Succeed(nil))
+		require.NoError(t, err)
+	}
+	require.NoError(t, c.Close(ctx))
+}
+
 func TestRunDueLeavesPausedQueuesAlone(t *testing.T) {
 	q := jobtest.New()
 	ctx := t.Context()

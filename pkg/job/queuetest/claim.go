@@ -13,6 +13,7 @@ import (
 )
 
 func onlyDue(e *env) {
+	e.calm(calm)
 	w := e.worker("w")
 	far, near := e.spec("far"), e.spec("near")
 	far.Delay, near.Delay = time.Minute, 1200*time.Millisecond
@@ -28,6 +29,7 @@ func onlyDue(e *env) {
 }
 
 func exclusive(e *env) {
+	e.calm(calm)
 	var workers []job.Consumer
 	for i := range 6 {
 		workers = append(workers, e.worker(fmt.Sprint(i)))
@@ -55,6 +57,7 @@ func exclusive(e *env) {
 }
 
 func backlog(e *env) {
+	e.calm(calm)
 	const jobs, workers, slots = 300, 4, 4
 	var consumers []job.Consumer
 	for i := range workers {
@@ -102,6 +105,7 @@ func backlog(e *env) {
 }
 
 func claimed(e *env) {
+	e.calm(calm)
 	w := e.worker("w1")
 	s := e.spec("1")
 	s.RunID, s.Missed, s.Timeout, s.MaxAttempts = "r", 2, time.Minute, 5
@@ -200,6 +204,7 @@ func lapseLast(e *env) {
 }
 
 func heartbeat(e *env) {
+	e.calm(3 * time.Second)
 	w1, w2 := e.worker("w1"), e.worker("w2")
 	key := e.enqueue(e.spec("1"))
 	cl := e.claim(w1)
@@ -292,6 +297,7 @@ func cutOff(e *env) {
 }
 
 func once(e *env) {
+	e.calm(calm)
 	w := e.worker("w")
 	key := e.enqueue(e.spec("1"))
 	cl := e.claim(w)
@@ -314,6 +320,7 @@ func once(e *env) {
 }
 
 func drain(e *env) {
+	e.calm(3 * time.Second)
 	w1 := e.worker("w1")
 	key := e.enqueue(e.spec("held"))
 	held := e.claim(w1)

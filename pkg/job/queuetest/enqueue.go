@@ -140,6 +140,7 @@ func tooLarge(e *env) {
 }
 
 func instants(e *env) {
+	e.calm(calm)
 	w := e.worker("w")
 	before := e.q.Now()
 	key := e.enqueue(e.spec("now"))
@@ -169,6 +170,7 @@ func instants(e *env) {
 }
 
 func dueAt(e *env) {
+	e.calm(calm)
 	w := e.worker("w")
 	for i, at := range []time.Time{
 		e.q.Now().Add(-time.Hour), // it is run at once, and goes on saying what it was due for
@@ -186,6 +188,7 @@ func dueAt(e *env) {
 }
 
 func idempotent(e *env) {
+	e.calm(calm)
 	w := e.worker("w")
 	s := e.spec("1")
 	s.Input = jsontext.Value(`{"first":true}`)

@@ -240,6 +240,7 @@ func listIndex(e *env) {
 		s := e.spec(id)
 		s.Delay = time.Duration(3-i) * time.Hour
 		e.enqueue(s)
+		e.pass(4 * skew) // no two of the same instant
 	}
 	e.lists(f, "a", "c", "b")
 	var index job.Lister

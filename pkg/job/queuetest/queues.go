@@ -77,16 +77,19 @@ func (e *env) clientQueue() job.Queue {
 func pauseUntil(e *env) {
 	e.calm(calm)
 	w := e.worker("w")
-	until := e.q.Now().Add(2 * time.Second)
+	second := e.second()
+	until := e.q.Now().Add(3 * time.Second)
 	require.NoError(e, e.op().Pause(e.ctx(), e.queue, until))
 	key := e.enqueue(e.spec("1"))
-	i := e.info(e.second(), func(i *job.QueueInfo) error {
-		if !i.Paused {
+	e.info(second, func(i *job.QueueInfo) error {
+		switch {
+		case i.Paused:
+			require.WithinDuration(e, until, i.PausedUntil, time.Second)
+		case e.q.Now().Before(until):
 			return errNotYet
 		}
 		return nil
 	})
-	require.WithinDuration(e, until, i.PausedUntil, time.Second)
 	cl := e.claim(w)
 	require.False(e, e.q.Now().Add(skew).Before(until), "not before the pause is over")
 	require.Equal(e, key, cl.Job().Key())
@@ -100,7 +103,7 @@ func pauseUntil(e *env) {
 }
 
 func concurrency(e *env) {
-	e.calm(3 * time.Second)
+	e.calm(6 * time.Second)
 	w1, w2 := e.worker("w1"), e.workerOf(e.clientQueue(), "w2")
 	set := func(n int) {
 		e.Helper()
@@ -253,7 +256,8 @@ func queueNames(e *env) {
 }
 
 func deleteQueue(e *env) {
-	o := e.op()
+	o, second := e.op(), e.second()
+	e.calm(e.lease)
 	e.enqueue(e.spec("1"))
 	require.ErrorIs(e, o.DeleteQueue(e.ctx(), e.queue), job.ErrQueueInUse, "a job waits")
 	w := e.worker("w")
@@ -274,15 +278,16 @@ func deleteQueue(e *env) {
 	e.changed(job.OpDelete, job.Key{Queue: e.queue, ID: "due"}, "")
 	e.eventually(func() error { return o.DeleteQueue(e.ctx(), e.queue) })
 	e.eventually(func() error {
-		if _, err := e.second().Queue(e.ctx(), e.queue); err == nil {
+		_, err := second.Queue(e.ctx(), e.queue)
+		if err == nil {
 			return errNotYet
-		} else {
-			require.ErrorIs(e, err, job.ErrNoQueue)
 		}
+		require.ErrorIs(e, err, job.ErrNoQueue)
 		return nil
 	})
 	require.Equal(e, job.Succeeded, e.get(key).Status, "records of ended jobs stay")
 	e.enqueue(e.spec("2")) // and the queue may come back
+	e.calm(e.lease)
 	w = e.worker("w")
 	e.settle(e.claim(w), job.Succeed(nil))
 }
@@ -354,7 +359,7 @@ func workers(e *env) {
 	c, err := e.q.Consume(e.ctx(), job.ConsumerConfig{Queue: e.queue, WorkerID: id, Slots: 3, Lease: e.lease, Version: "v7"})
 	require.NoError(e, err)
 	e.Cleanup(func() { e.stop(c) })
-	c2, err := e.q.Consume(e.ctx(), job.ConsumerConfig{Queue: e.queue + ".b", WorkerID: id, Slots: 2, Lease: e.lease})
+	c2, err := e.q.Consume(e.ctx(), job.ConsumerConfig{Queue: e.queue + ".b", WorkerID: id, Slots: 2, Lease: e.lease, Version: "v7"})
 	require.NoError(e, err)
 	e.Cleanup(func() { e.stop(c2) })
 	e.workerOf(e.clientQueue(), other)

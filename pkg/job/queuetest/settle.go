@@ -12,6 +12,7 @@ import (
 )
 
 func finished(e *env) {
+	e.calm(calm)
 	w := e.worker("w")
 	for _, seen := range []bool{false, true} { // both a claim that others saw and one that was too short for that
 		for _, c := range []struct {
@@ -70,6 +71,7 @@ func noOutcome(e *env) {
 }
 
 func retry(e *env) {
+	e.calm(calm)
 	w := e.worker("w")
 	key := e.enqueue(e.spec("1"))
 	for _, seen := range []bool{false, true} {
@@ -110,6 +112,7 @@ func retry(e *env) {
 }
 
 func exhausted(e *env) {
+	e.calm(calm)
 	w := e.worker("w")
 	s := e.spec("1")
 	s.MaxAttempts = 2
@@ -127,6 +130,7 @@ func exhausted(e *env) {
 }
 
 func refund(e *env) {
+	e.calm(calm)
 	w := e.worker("w")
 	s := e.spec("1")
 	s.MaxAttempts = 2
@@ -161,6 +165,7 @@ func refund(e *env) {
 }
 
 func refundDelay(e *env) {
+	e.calm(calm)
 	w := e.worker("w")
 	key := e.enqueue(e.spec("1"))
 	j := e.settle(e.claim(w), job.HandBack(1200*time.Millisecond, "not now"))
@@ -176,6 +181,7 @@ func refundDelay(e *env) {
 }
 
 func runID(e *env) {
+	e.calm(calm)
 	w := e.worker("w")
 	s := e.spec("1")
 	s.RunID = "asked"
@@ -193,6 +199,7 @@ func runID(e *env) {
 }
 
 func overwritten(e *env) {
+	e.calm(calm)
 	w := e.worker("w")
 	key := e.enqueue(e.spec("1"))
 	require.Equal(e, "one", e.settle(e.claim(w), job.Fail(0, "one")).Error)
