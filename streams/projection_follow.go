@@ -77,11 +77,14 @@ func (s *Store) streamState(ctx context.Context) (st streamState, err error) {
 
 // step looks at the stream once, and reads what is new. It answers how long to rest until the next look.
 func (p *Projection) step(ctx context.Context) (time.Duration, error) {
+	p.mu.RLock()
+	known := max(p.next.top, p.next.covered.upTo) // before the leader is asked, so that it must know of that
+	p.mu.RUnlock()
 	st, err := p.s.streamState(ctx)
 	if err != nil {
 		return 0, err
 	}
-	x := p.target(st)
+	x := p.target(st, known)
 	began := time.Now()
 	p.mu.Lock()
 	p.last = st.last
@@ -111,14 +114,15 @@ func (p *Projection) step(ctx context.Context) (time.Duration, error) {
 }
 
 // target answers the index to go on with: another one where the stream is no longer the one that it was made from.
-func (p *Projection) target(st streamState) *index {
+// known is the last sequence that was known of before the stream was looked at.
+func (p *Projection) target(st streamState, known uint64) *index {
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	x := p.next
 	if x.created.IsZero() {
 		x.created = st.created
 	}
-	if st.last >= max(x.top, x.covered.upTo) {
+	if st.last >= known {
 		p.behind = 0
 	} else {
 		p.behind++
