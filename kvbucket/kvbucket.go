@@ -4,12 +4,13 @@
 // It promises that Swap, DeleteIf, Increment and Expire are decided by what the bucket's leader has and written at the
 // revision that they saw; that a write whose answer was lost is looked for by a nonce, and neither made twice nor denied
 // (where it cannot be found out, the error is kv.ErrUnknown); that a key past its lifetime answers nothing at once, by the
-// store's clock; and that deletes and lapsed keys leave nothing behind.
+// store's clock; and that deletes, after a while, and lapsed keys leave nothing behind.
 //
-// Get asks the nearest replica: a process reads what it wrote itself, but what others wrote perhaps only a moment later.
-// A Set or Delete that is lost on its way for longer than its caller waited may still arrive, as with any store. A leader
-// that was cut off from its cluster, and does not know it yet, may answer reads by what it had. Who may read a bucket is
-// for the server's permissions to say: keys and values are not encrypted.
+// Its limits: Get asks the nearest replica, so a process reads what it wrote itself to its last 8,192 keys, but what others
+// wrote perhaps a moment later. A plain Set or Delete that had no answer may arrive after its own second try, and then
+// replaces what came in between. A value that others wrote over a lost one, and that lapsed before that one was looked
+// for, hides it. A leader that was cut off from its cluster, and does not know it yet, answers by what it had. What was
+// acknowledged is as durable as the server's settings make it.
 package kvbucket
 
 import (

@@ -49,7 +49,7 @@ func (b *Bucket) walk(ctx context.Context, prefix string, visit func(key string,
 	if err := ctx.Err(); err != nil {
 		return err
 	}
-	l := &lister{b: b, filter: b.prefix + filter(prefix)}
+	l := &lister{b: b, filter: b.prefix + filter(prefix), next: 1}
 	defer l.close(ctx)
 	fence, err := l.newest(ctx)
 	if err != nil || fence == 0 {
@@ -143,7 +143,7 @@ func (l *lister) open(ctx context.Context) error {
 		return nil
 	}
 	c, err := l.b.js.CreateConsumer(ctx, l.b.stream, jetstream.ConsumerConfig{
-		FilterSubject: l.filter, DeliverPolicy: jetstream.DeliverByStartSequencePolicy, OptStartSeq: max(l.next, 1),
+		FilterSubject: l.filter, DeliverPolicy: jetstream.DeliverByStartSequencePolicy, OptStartSeq: l.next,
 		AckPolicy: jetstream.AckNonePolicy, HeadersOnly: true, InactiveThreshold: idleConsumer, Replicas: 1, MemoryStorage: true,
 	})
 	if err != nil {

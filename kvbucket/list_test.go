@@ -1,6 +1,7 @@
 package kvbucket
 
 import (
+	"bytes"
 	"context"
 	"fmt"
 	"runtime"
@@ -126,6 +127,32 @@ func TestAListingGoesOnWhereItsConsumerWasLost(t *testing.T) {
 	}
 	_, consumers := left(t, b)
 	require.Zero(t, consumers)
+}
+
+func TestAListingEndsThoughAllThatItWasToListIsGone(t *testing.T) {
+	t.Parallel()
+	d := &natstest.FaultDialer{}
+	url := server(t)
+	b, other := open(t, url, config(), d.Option()), open(t, url, config())
+	b.timeout = 200 * time.Millisecond
+	set(t, b, "a", "v", 0)
+	set(t, b, "b", "v", 0)
+	d.DropToServer(-1, func(frame []byte) bool { return bytes.Contains(frame, []byte(".CONSUMER.CREATE.")) })
+	ctx, cancel := context.WithTimeout(t.Context(), soon)
+	defer cancel()
+	done := make(chan error, 1)
+	go func() {
+		var last error
+		for _, last = range b.Keys(ctx, "") {
+		}
+		done <- last
+	}()
+	natstest.Eventually(t, soon, func() bool { _, to := d.Dropped(); return to > 0 })
+	s, err := other.js.Stream(ctx, other.stream)
+	require.NoError(t, err)
+	require.NoError(t, s.Purge(ctx))
+	d.Heal()
+	require.NoError(t, <-done)
 }
 
 func TestAListingEndsWhileOthersWrite(t *testing.T) {

@@ -17,8 +17,9 @@ import (
 const (
 	// bulkWidth is how many operations are under way at a time.
 	bulkWidth = 64
-	// bulkPatience is how long one job is tried.
+	// bulkPatience is how long one job is tried, and bulkGrace how much longer when the whole is broken off.
 	bulkPatience = 30 * time.Second
+	bulkGrace    = 5 * time.Second
 	// tellEvery is how often progress is told at most.
 	tellEvery = 100 * time.Millisecond
 )
@@ -55,6 +56,9 @@ type bulk struct {
 	top uint64          // the stream's last sequence when it began
 	met map[string]bool // tails of jobs that may be met once more: they had several documents
 }
+
+// errNotBegun: the whole was broken off before it came to a job.
+var errNotBegun = errors.New("broken off")
 
 // errEnough: as many jobs were changed as was asked for.
 var errEnough = errors.New("enough")
@@ -177,6 +181,9 @@ func (b *bulk) means(n, r *record) bool {
 	if !slices.Contains(b.scope.states, n.state) || !b.req.Filter.Fits(n.job(), job.Status(n.state)) {
 		return false
 	}
+	if b.req.Operation == job.OpRequeue && n.requeuable(b.s.Now()) != nil {
+		return false
+	}
 	switch {
 	case n.seq <= b.top:
 		return true
@@ -233,9 +240,10 @@ func (b *bulk) some(ctx context.Context, jobs []record) error {
 		switch {
 		case err == nil && changed[i].Done:
 			b.result.Done++
-		case err == nil, errors.Is(err, job.ErrNotFound):
+		case err == nil, errors.Is(err, job.ErrNotFound), errors.Is(err, job.ErrNotRequeuable):
 			b.result.Left++
-		case ctx.Err() != nil: // it was broken off
+		case errors.Is(err, errNotBegun):
+			b.result.Matched--
 		default:
 			b.result.Fail(jobs[i].job().Key(), err)
 			if errors.Is(err, nats.ErrConnectionClosed) {
@@ -250,21 +258,23 @@ func (b *bulk) some(ctx context.Context, jobs []record) error {
 }
 
 func (b *bulk) one(ctx context.Context, r *record) (job.Changed, error) {
-	if err := ctx.Err(); err != nil {
-		return job.Changed{}, err
+	if ctx.Err() != nil {
+		return job.Changed{}, errNotBegun
 	}
 	key := r.job().Key()
 	if key.Queue == "" {
 		return job.Changed{}, errors.New("its queue is not known: it cannot be read, and its subject holds only a hash of it")
 	}
-	ctx, cancel := context.WithTimeout(ctx, bulkPatience)
+	// What has been begun is brought to its end, and counted, also when the whole is broken off.
+	one, cancel := context.WithTimeout(context.WithoutCancel(ctx), bulkPatience)
 	defer cancel()
+	defer context.AfterFunc(ctx, func() { time.AfterFunc(bulkGrace, cancel) })()
 	for try := 0; ; try++ {
-		out, err := b.s.operate(ctx, b.req.Operation, key)
+		out, err := b.s.operate(one, b.req.Operation, key)
 		if !unanswered(err) {
 			return out, err
 		}
-		if pause(ctx, try) != nil {
+		if pause(one, try) != nil {
 			return out, err
 		}
 	}

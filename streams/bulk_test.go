@@ -8,9 +8,11 @@ import (
 	"slices"
 	"strings"
 	"sync"
+	"sync/atomic"
 	"testing"
 	"time"
 
+	"github.com/nats-io/nats.go"
 	"github.com/stretchr/testify/require"
 
 	"github.com/jetcrew/jetcrew/integration/natstest"
@@ -110,17 +112,24 @@ func TestBulkNamesWhatItCouldNotDo(t *testing.T) {
 	n := server(t).open(t)
 	c := &crowd{n: n}
 	good := c.begin(stateDead, 10)
+	n.publish(n.names.job(stateDead, tail(keyOf("q", "junk"))), "junk")
+	nameless := job.Key{Queue: strings.Repeat("long.", 38), Space: "default"} // its name stands in no subject
 	for i := range job.MaxBulkErrors + 5 {
-		n.publish(n.names.job(stateDead, tail(keyOf("q", fmt.Sprint("junk ", i)))), "junk")
+		nameless.ID = fmt.Sprint("junk ", i)
+		n.publish(n.names.job(stateDead, tail(nameless)), "junk")
 	}
-	n.publish(n.names.job(stateDead, tail(job.Key{Queue: strings.Repeat("long.", 38), Space: "default", ID: "hashed"})), "junk")
-	r := n.bulk(job.BulkRequest{Operation: job.OpRequeue, Filter: job.Filter{AllSpaces: true}})
-	require.Equal(t, len(good), r.Done)
-	require.Equal(t, job.MaxBulkErrors+6, r.Failed)
+	for _, dry := range []bool{true, false} {
+		r := n.bulk(job.BulkRequest{Operation: job.OpRequeue, Filter: job.Filter{AllSpaces: true}, DryRun: dry})
+		require.Equal(t, len(good), r.Matched, "what cannot be run again is not meant")
+		require.Equal(t, len(good), r.Done)
+	}
+	r := n.bulk(job.BulkRequest{Operation: job.OpDelete, Filter: job.Filter{AllSpaces: true}})
+	require.Equal(t, len(good)+1, r.Done)
+	require.Equal(t, job.MaxBulkErrors+5, r.Failed)
 	require.Len(t, r.Errors, job.MaxBulkErrors)
 	for _, e := range r.Errors {
-		require.Contains(t, e.Key.ID, "junk")
-		require.Contains(t, e.Error, job.ErrNotRequeuable.Error())
+		require.Contains(t, e.Key.ID, "junk ")
+		require.Contains(t, e.Error, "queue is not known")
 	}
 	require.Equal(t, r.Matched, r.Done+r.Left+r.Failed)
 }
@@ -191,6 +200,36 @@ func TestBulkLeavesWhatComesLater(t *testing.T) {
 	for _, k := range later {
 		require.Equal(t, job.Pending, n.see(k, job.Pending).Status)
 	}
+}
+
+func TestBulkBringsToAnEndWhatItHasBegun(t *testing.T) {
+	t.Parallel()
+	n := server(t).open(t)
+	c := &crowd{n: n}
+	keys := c.begin(stateReady, 5*maxFilters)
+	ctx, cancel := context.WithCancel(t.Context())
+	defer cancel()
+	var heard atomic.Int32
+	sub, err := n.nc.Subscribe(n.names.event(stateCancelled, ">"), func(*nats.Msg) {
+		if heard.Add(1) == bulkWidth/2 { // in the middle of others
+			cancel()
+		}
+	})
+	require.NoError(t, err)
+	defer func() { _ = sub.Unsubscribe() }()
+	r, err := n.Bulk(ctx, job.BulkRequest{Operation: job.OpCancel, Filter: job.Filter{AllSpaces: true}})
+	require.ErrorIs(t, err, context.Canceled)
+	require.Less(t, r.Done, len(keys))
+	require.Equal(t, r.Matched, r.Done+r.Left+r.Failed)
+	done := 0
+	for _, key := range keys {
+		docs := n.docs(key)
+		require.Len(t, docs, 1, "what is older has been deleted")
+		if docs[0].state == stateCancelled {
+			done++
+		}
+	}
+	require.Equal(t, r.Done, done)
 }
 
 func TestBulkEndsWithItsContext(t *testing.T) {

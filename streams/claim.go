@@ -281,6 +281,7 @@ func (cl *claim) running(writer string, now time.Time) document {
 	j.StartedAt = cl.started
 	j.LeaseUntil = job.Millis(now.Add(cl.c.lease()))
 	j.Error = ""
+	j.UpdatedAt = job.Millis(now)
 	cl.said.keep(j)
 	return d
 }

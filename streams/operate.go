@@ -6,6 +6,7 @@ import (
 	"errors"
 	"fmt"
 	"slices"
+	"time"
 
 	"github.com/jetcrew/jetcrew/pkg/job"
 )
@@ -230,18 +231,26 @@ func (o *operation) purgeAlarm(n *record, w *write) {
 	}
 }
 
-// requeue begins a job anew.
-func (o *operation) requeue(n *record, w *write) error {
-	now := o.s.Now()
-	switch j := n.job(); {
-	case n.bad != nil:
-		return fmt.Errorf("%w: %w", job.ErrNotRequeuable, n.bad)
+// requeuable says why what is left of a job that has ended cannot be run again, if that is so.
+func (r *record) requeuable(now time.Time) error {
+	switch j := r.job(); {
+	case r.bad != nil:
+		return fmt.Errorf("%w: %w", job.ErrNotRequeuable, r.bad)
 	case j.Raw != nil || j.Type == "":
 		return fmt.Errorf("%w: it is a message that could not be read as a job", job.ErrNotRequeuable)
-	case n.Shed:
+	case r.Shed:
 		return fmt.Errorf("%w: its input did not fit into its record and was left out", job.ErrNotRequeuable)
 	case !j.Deadline.IsZero() && !now.Before(j.Deadline):
 		return fmt.Errorf("%w: its deadline was %s", job.ErrNotRequeuable, j.Deadline.Format(job.TimeFormat))
+	}
+	return nil
+}
+
+// requeue begins a job anew.
+func (o *operation) requeue(n *record, w *write) error {
+	now := o.s.Now()
+	if err := n.requeuable(now); err != nil {
+		return err
 	}
 	d := n.next(newWriter())
 	d.Origin = append(d.Origin, d.Writer)
@@ -309,6 +318,9 @@ func (o *operation) finish(ctx context.Context, recs []record, w write, seq uint
 	if w.state == stateRunning {
 		old = nil // the ready message under the claim stays
 	}
+	// Whoever asked may have gone since the write.
+	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), requestTimeout)
+	defer cancel()
 	err := s.remove(ctx, old...)
 	if err == nil && w.brief && seq != 0 {
 		err = s.remove(ctx, seq)

@@ -278,8 +278,9 @@ func (p *Projection) force(x *index, tail string, recs []record, upTo uint64) {
 	}
 }
 
-// take takes in messages that were read; then calls done, where given, under the same lock.
-func (p *Projection) take(x *index, msgs []message, done func()) {
+// take takes in messages that were read, and answers how many jobs changed by that; then calls done, where given, under
+// the same lock.
+func (p *Projection) take(x *index, msgs []message, done func()) (changed int) {
 	entries := make([]entry, 0, len(msgs))
 	for _, m := range msgs {
 		if e, ok := p.s.names.entryOf(m); ok {
@@ -290,10 +291,13 @@ func (p *Projection) take(x *index, msgs []message, done func()) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	for i := range entries {
-		x.apply(&entries[i])
+		if x.apply(&entries[i]) {
+			changed++
+		}
 	}
 	if done != nil {
 		done()
 	}
 	x.tidy(now)
+	return changed
 }

@@ -80,23 +80,20 @@ func (e *entry) newer(r *row, seq uint64) bool {
 	return e.rev > uint64(r.rev) || e.rev == uint64(r.rev) && e.seq > seq
 }
 
-// apply takes in a document that was read or told of. What fits no rule is looked at again: an older document that
-// comes after a newer one may be a plain producer's, or the newer one has gone meanwhile.
-func (x *index) apply(e *entry) {
+// apply takes in a document that was read or told of, and reports whether that was news. What fits no rule is looked at
+// again: an older document that comes after a newer one may be a plain producer's, or the newer one has gone meanwhile.
+func (x *index) apply(e *entry) (news bool) {
 	if e.seq < x.first {
-		return // told of late
+		return false // told of late
 	}
 	x.top = max(x.top, e.seq)
 	i, ok := x.jobs.find(e.ident)
 	if !ok {
 		if g, ok := x.gone.find(e.ident); ok && (e.seq <= g.seq || e.rev < g.rev) {
-			if !e.told && e.seq > g.seq {
-				x.doubt(e.ident)
-			}
-			return
+			return !e.told && x.doubt(e.ident)
 		}
 		x.noted(x.jobs.insert(e), e)
-		return
+		return true
 	}
 	r := x.jobs.row(i)
 	seq := x.jobs.order.seq[r.pos]
@@ -104,22 +101,31 @@ func (x *index) apply(e *entry) {
 	newer := e.newer(r, seq)
 	switch {
 	case e.seq == seq:
-		if r.max&rowTold != 0 && !e.told {
-			x.unread--
-			timed := r.max & rowTimed
-			x.jobs.refine(i, e)
-			if r.max |= timed; timed == 0 {
-				x.noted(i, e)
-			}
-		}
+		x.refine(i, e)
+		return false
 	case e.seq > seq && newer:
 		x.replace(i, e)
+		return true
 	case e.seq > seq && same: // the subject holds one message, but another one may hold a newer document
 		x.replace(i, e)
-		x.doubt(e.ident)
+		return x.doubt(e.ident)
 	case e.seq < seq && (same || !newer):
-	default:
-		x.doubt(e.ident)
+		return false
+	}
+	return x.doubt(e.ident)
+}
+
+// refine takes in what the message itself says of which an event told.
+func (x *index) refine(i uint32, e *entry) {
+	r := x.jobs.row(i)
+	if e.told || r.max&rowTold == 0 {
+		return
+	}
+	x.unread--
+	timed := r.max & rowTimed
+	x.jobs.refine(i, e)
+	if r.max |= timed; timed == 0 {
+		x.noted(i, e)
 	}
 }
 
@@ -200,7 +206,12 @@ func (x *index) ended(id ident, rev uint64) {
 	}
 }
 
-func (x *index) doubt(id ident) { x.doubts[id.tail()] = struct{}{} }
+// doubt has a job's documents read, and reports whether that is likely to be of use.
+func (x *index) doubt(id ident) bool {
+	t := id.tail()
+	x.doubts[t] = struct{}{}
+	return !x.isUnder(t)
+}
 
 // expire forgets the ends whose time is over.
 func (x *index) expire(now time.Time) {
@@ -263,150 +274,4 @@ func (x *index) toRead(n int) (seqs []uint64) {
 
 func (x *index) bytes() int {
 	return x.jobs.bytes() + cap(x.expiry)*16 + cap(x.told)*8 + x.gone.len()*48 + len(x.covered.seen)*24
-}
-
-// coverage says which of the stream's messages are accounted for: read, told of, or known to be gone.
-type coverage struct {
-	upTo uint64 // all of them up to here,
-	seen map[uint64]struct{}
-}
-
-// maxSeen bounds what is remembered of the messages further on. What is forgotten is read.
-const maxSeen = 1 << 20
-
-func (c *coverage) add(seq uint64) {
-	if seq <= c.upTo {
-		return
-	}
-	if len(c.seen) >= maxSeen {
-		clear(c.seen)
-	}
-	c.seen[seq] = struct{}{}
-	c.advance()
-}
-
-// through says that everything up to a sequence is accounted for.
-func (c *coverage) through(seq uint64) {
-	if seq <= c.upTo {
-		return
-	}
-	if len(c.seen) > 0 {
-		if seq-c.upTo < uint64(len(c.seen)) {
-			for s := c.upTo + 1; s <= seq; s++ {
-				delete(c.seen, s)
-			}
-		} else {
-			for s := range c.seen {
-				if s <= seq {
-					delete(c.seen, s)
-				}
-			}
-		}
-	}
-	c.upTo = seq
-	c.advance()
-}
-
-func (c *coverage) advance() {
-	for len(c.seen) > 0 {
-		if _, ok := c.seen[c.upTo+1]; !ok {
-			return
-		}
-		c.upTo++
-		delete(c.seen, c.upTo)
-	}
-}
-
-// missing lists what is not accounted for up to a sequence.
-func (c *coverage) missing(last uint64) (seqs []uint64) {
-	for s := c.upTo + 1; s <= last; s++ {
-		if _, ok := c.seen[s]; !ok {
-			seqs = append(seqs, s)
-		}
-	}
-	return seqs
-}
-
-// grave says what is not to be believed of a job that has gone: documents up to a sequence, or under an older rev.
-type grave struct{ seq, rev uint64 }
-
-// graves keep for a few seconds which jobs have gone: the event of an enqueue may come after the one of the job's
-// end, since each has a writer of its own.
-type graves struct {
-	young, old         map[ident]grave
-	lapsed, lapsedOnce int // how many ends have expired meanwhile
-	since              time.Time
-}
-
-const graveAge = 5 * time.Second
-
-func newGraves() graves {
-	return graves{young: make(map[ident]grave), old: make(map[ident]grave)}
-}
-
-func (g *graves) add(id ident, what grave) { g.young[id] = what }
-
-func (g *graves) find(id ident) (grave, bool) {
-	if v, ok := g.young[id]; ok {
-		return v, true
-	}
-	v, ok := g.old[id]
-	return v, ok
-}
-
-func (g *graves) age(now time.Time) {
-	if now.Sub(g.since) >= graveAge {
-		g.young, g.old, g.since = make(map[ident]grave), g.young, now
-		g.lapsed, g.lapsedOnce = 0, g.lapsed
-	}
-}
-
-// lapsed is how many ends have expired in the last seconds.
-func (x *index) lapsed() int { return x.gone.lapsed + x.gone.lapsedOnce }
-
-func (g *graves) len() int { return len(g.young) + len(g.old) }
-
-// expiring is a document that goes at an instant.
-type expiring struct {
-	at  int64
-	seq uint64
-}
-
-// expiries is a heap by instant. (container/heap would box every entry.)
-type expiries []expiring
-
-func (h *expiries) push(e expiring) {
-	*h = append(*h, e)
-	s := *h
-	for i := len(s) - 1; i > 0; {
-		up := (i - 1) / 2
-		if s[up].at <= s[i].at {
-			break
-		}
-		s[up], s[i] = s[i], s[up]
-		i = up
-	}
-}
-
-func (h *expiries) pop() expiring {
-	s := *h
-	top := s[0]
-	n := len(s) - 1
-	s[0] = s[n]
-	s = s[:n]
-	for i := 0; ; {
-		least := i
-		for c := 2*i + 1; c <= 2*i+2 && c < n; c++ {
-			if s[c].at < s[least].at {
-				least = c
-			}
-		}
-		if least == i {
-			break
-		}
-		s[least], s[i] = s[i], s[least]
-		i = least
-	}
-	*h = s
-	return top
 }

@@ -20,7 +20,7 @@ type part struct {
 type suspicion struct {
 	by    int  // the index has so many more
 	times int  // how often in a row
-	known bool // the part was read since, and that did not change it
+	known bool // the part was read, and nothing was wrong with it
 }
 
 // twice: a difference has to be found so often in a row before a part is read.
@@ -92,10 +92,15 @@ func (p *Projection) reconcile(ctx context.Context, x *index, before streamState
 			p.s.log.Warn().Str("state", string(pt.state)).Str("queue", pt.queue).Int("more", by).
 				Msg("the index of jobs differs from the store's count; reading that part again")
 			reading := time.Now()
-			if err := p.readAgain(ctx, x, pt); err != nil {
+			changed, err := p.readAgain(ctx, x, pt)
+			if err != nil {
 				return err
 			}
 			p.restFrom(readShare * time.Since(reading))
+			if changed {
+				delete(p.suspects, pt)
+				continue
+			}
 			s = suspicion{by: by, known: true}
 		}
 		p.suspects[pt] = s
@@ -143,8 +148,9 @@ func countedToken(name string) string {
 	return queueToken(name)
 }
 
-// readAgain reads a part of the stream, takes in what was not known, and has looked at what is not there any more.
-func (p *Projection) readAgain(ctx context.Context, x *index, pt part) error {
+// readAgain reads a part of the stream, takes in what was not known, and has looked at what is not there any more. It
+// reports whether there was any of that.
+func (p *Projection) readAgain(ctx context.Context, x *index, pt part) (changed bool, err error) {
 	read := []state{pt.state}
 	if pt.queue != "" {
 		read = []state{stateReady, stateRunning}
@@ -152,7 +158,7 @@ func (p *Projection) readAgain(ctx context.Context, x *index, pt part) error {
 	for _, st := range read {
 		p.mu.RLock()
 		_, n := x.jobs.classes.of(st, pt.queue)
-		all := x.jobs.live()
+		all, upTo := x.jobs.live(), x.covered.upTo
 		p.mu.RUnlock()
 		filter := p.s.names.stateFilter(st)
 		if pt.queue != "" {
@@ -167,9 +173,9 @@ func (p *Projection) readAgain(ctx context.Context, x *index, pt part) error {
 		for from := uint64(1); ; {
 			msgs, left, err := p.s.read.batch(ctx, from, filter, size)
 			if err != nil {
-				return err
+				return changed, err
 			}
-			p.take(x, msgs, nil)
+			changed = p.take(x, msgs, nil) > 0 || changed
 			for _, m := range msgs {
 				seen = append(seen, m.seq)
 			}
@@ -178,12 +184,12 @@ func (p *Projection) readAgain(ctx context.Context, x *index, pt part) error {
 			}
 			from = msgs[len(msgs)-1].seq + 1
 			if err := p.keepUp(ctx, x); err != nil {
-				return err
+				return changed, err
 			}
 		}
-		p.doubtUnseen(x, st, pt.queue, seen)
+		changed = p.doubtUnseen(x, st, pt.queue, seen, upTo) > 0 || changed
 	}
-	return nil
+	return changed, nil
 }
 
 func batchesOf(n int) int { return n/batchOf(uint64(n)) + 1 }
@@ -213,19 +219,21 @@ func (c *classes) of(st state, queue string) (match []bool, n int) {
 	return match, n
 }
 
-// doubtUnseen has looked at the jobs of a state whose documents are not among those that were read.
-func (p *Projection) doubtUnseen(x *index, st state, queue string, seen []uint64) {
+// doubtUnseen has looked at the jobs of a state whose documents, up to a sequence, are not among those that were read.
+func (p *Projection) doubtUnseen(x *index, st state, queue string, seen []uint64, upTo uint64) (n int) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	x.jobs.sort()
 	match, _ := x.jobs.classes.of(st, queue)
 	for pos, class := range x.jobs.order.class {
-		if !match[class] {
+		if !match[class] || x.jobs.order.seq[pos] > upTo {
 			continue
 		}
 		if _, ok := slices.BinarySearch(seen, x.jobs.order.seq[pos]); !ok {
 			e := x.jobs.entry(pos)
 			x.doubt(e.ident)
+			n++
 		}
 	}
+	return n
 }

@@ -83,6 +83,9 @@ func queueFacts(name string, info *jetstream.ConsumerInfo, workers []Presence) j
 		Name: name, Ready: int(info.NumPending), Running: info.NumAckPending,
 		Paused: info.Paused, Concurrency: set.limit, Lease: set.lease(), Retention: set.retention, Workers: len(workers),
 	}
+	if set.wanted > 0 && set.lease() != set.ackWait {
+		q.LeaseInForce = set.ackWait
+	}
 	if until := info.Config.PauseUntil; q.Paused && until != nil && until.Before(untilResumed) {
 		q.PausedUntil = until.UTC()
 	}

@@ -6,11 +6,11 @@ import (
 )
 
 const (
-	// newsMost is how many sequences are asked for by number, at 15 us of the server's time each. Of more than that
-	// only a batch is looked at, which costs less for each and has the server count all messages that there are.
+	// newsMost is how many sequences one look asks for by number, at 15 us of the server's time each.
 	newsMost = 4000
-	// newsJobs is how many jobs a round of news has looked at for older documents.
-	newsJobs = 1000
+	// newsBacklog is how many sequences may wait for later looks. In a stream that is busier than that for long, the
+	// walk through everything comes to the rest.
+	newsBacklog = 200_000
 )
 
 // news is how far into the stream housekeeping has looked at what is new.
@@ -21,44 +21,36 @@ type news struct {
 	pace  pace
 }
 
-// sweepNews looks at what was written since the last round. In a busy stream that is a part of it: the walk through
-// everything comes to the rest.
+// sweepNews looks at what was written since the last round, or at a part of it, and at the rest in the rounds to come.
 func (s *Store) sweepNews(ctx context.Context, stream extent, rep *SweepReport) error {
 	n := &s.sweep.news
 	if !n.began || stream.last < n.upTo { // or another stream stands in its place
 		*n = news{began: true, upTo: stream.last, last: stream.last}
 		return nil
 	}
-	from, to := n.upTo+1, n.last
 	if !n.pace.due() {
 		return nil
 	}
+	from, end := n.upTo+1, n.last
 	n.last = stream.last
-	if from > to {
+	if from > end {
 		return nil
 	}
+	from = max(from, end-min(end, newsBacklog))
+	to := min(from+newsMost-1, end)
 	defer s.sweep.spent(&n.pace, time.Now(), mostLook)
-	all := to-from < newsMost
-	var msgs []message
-	var err error
-	if all {
-		msgs, err = s.byNumber(ctx, from, to+1)
-	} else {
-		msgs, _, err = s.some(ctx, from, "", int(stream.msgs))
-	}
+	msgs, err := s.byNumber(ctx, from, to+1)
 	if err != nil {
 		return err
 	}
 	d := &s.sweep.due
-	all = all && d.whole && d.next >= from // the due documents need not be read once more
-	jobs := 0
+	all := d.whole && d.next >= from // the due documents need not be read once more
 	for i := range msgs {
 		r := s.glance(&msgs[i], rep)
 		if all && r.seq >= d.next {
 			d.add(&r)
 		}
-		if r.tail != "" && r.mayHaveOlder() && jobs < newsJobs {
-			jobs++
+		if r.tail != "" && r.mayHaveOlder() {
 			s.sweep.older.add(r.tail, r.time.Add(s.sweep.after.older))
 		}
 	}

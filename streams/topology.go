@@ -270,8 +270,8 @@ func (s *Store) openQueue(ctx context.Context, queue string, lease time.Duration
 		return queueInfo{}, err
 	}
 	info := readInfo(have)
-	if lease != 0 && info.ackWait != lease && info.lease() != lease {
-		s.report([]Drift{{Name: have.Durable, Field: "ack_wait", Want: lease.String(), Have: have.AckWait.String()}})
+	if lease != 0 && info.lease() != lease { // it was set on purpose, and holds
+		s.log.Debug().Str("queue", queue).Stringer("lease", info.lease()).Stringer("asked", lease).Msg("the queue keeps its lease")
 	}
 	s.queues.learn(queue, info, true)
 	return info, nil

@@ -30,6 +30,7 @@ func (s *Store) Wait(ctx context.Context, key job.Key) (*job.Job, error) {
 	defer func() { _ = sub.Unsubscribe() }() // fails only on a closed connection
 	poll := time.NewTicker(waitPoll)
 	defer poll.Stop()
+	seen := false
 	for failing := false; ; {
 		// The first look comes after the subscription: an end in between is seen by one of the two.
 		j, err := s.Get(ctx, key)
@@ -37,10 +38,12 @@ func (s *Store) Wait(ctx context.Context, key job.Key) (*job.Job, error) {
 		case err == nil && j.Status.Terminal():
 			return j, nil
 		case err == nil:
-			failing = false
+			failing, seen = false, true
 			key.Queue = j.Queue
 		case ctx.Err() != nil:
 			return nil, fmt.Errorf("wait for %s/%s: %w", key.Space, key.ID, ctx.Err())
+		case seen && errors.Is(err, job.ErrNotFound):
+			return nil, fmt.Errorf("wait for %s/%s: it has ended and left no record, or was deleted: %w", key.Space, key.ID, err)
 		case final(err):
 			return nil, err
 		case s.nc.IsClosed():

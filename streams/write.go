@@ -309,6 +309,8 @@ type event struct {
 	WorkerID string     `json:"workerId,omitzero"`
 	Error    string     `json:"error,omitzero"`
 
+	CancelRequested bool `json:"cancelRequested,omitzero"`
+
 	CreatedAt time.Time `json:"createdAt,omitzero"`
 	UpdatedAt time.Time `json:"updatedAt,omitzero"`
 	RunAt     time.Time `json:"runAt,omitzero"`
@@ -320,7 +322,7 @@ func (s *Store) announce(w write, seq uint64) {
 	j := w.doc.job()
 	e := event{
 		Seq: seq, Rev: w.doc.Rev, Status: j.Status, Type: j.Type, Attempts: j.Attempts, WorkerID: j.WorkerID, Error: j.Error,
-		CreatedAt: j.CreatedAt, UpdatedAt: j.UpdatedAt, RunAt: j.RunAt,
+		CancelRequested: j.CancelRequested && w.state == stateRunning, CreatedAt: j.CreatedAt, UpdatedAt: j.UpdatedAt, RunAt: j.RunAt,
 	}
 	if w.ttl > 0 {
 		e.ExpiresAt = job.Millis(s.Now().Add(w.ttl))

@@ -134,6 +134,9 @@ func (a *app) bulk(ctx context.Context, s job.Steerer, o operation, req job.Bulk
 	if err != nil && r.Looked == 0 {
 		return err
 	}
+	if err != nil && !req.DryRun { // what was under way just then is not counted
+		fmt.Fprintf(a.stderr, "broken off after at least %s had been %s: asking again goes on with what is left\n", jobs(r.Done), o.many())
+	}
 	if perr := a.printBulk(o, r, req, f.json); perr != nil {
 		return perr
 	}
@@ -141,7 +144,7 @@ func (a *app) bulk(ctx context.Context, s job.Steerer, o operation, req job.Bulk
 	case err != nil:
 		return err
 	case r.Failed > 0:
-		return fmt.Errorf("%s could not be changed: asking again is safe", jobs(r.Failed))
+		return fmt.Errorf("%s could not be changed: asking again does no harm, and helps once the reason is gone", jobs(r.Failed))
 	}
 	return nil
 }
@@ -163,16 +166,18 @@ func (a *app) printBulk(o operation, r job.BulkResult, req job.BulkRequest, asJS
 		return a.printJSON(r)
 	}
 	for _, e := range r.Errors {
-		fmt.Fprintf(a.stderr, "%s: %s\n", safe(e.Key.String()), safe(e.Error))
+		fmt.Fprintf(a.stderr, "%s: %s\n", safe(e.Key.String()), safe(reason(o, e)))
 	}
 	if n := r.Failed - len(r.Errors); len(r.Errors) > 0 && n > 0 {
 		fmt.Fprintf(a.stderr, "and %d more\n", n)
 	}
 	switch {
 	case req.DryRun:
-		fmt.Fprintf(a.stdout, "would be %s: %s", o.past, jobs(r.Done))
+		fmt.Fprintf(a.stdout, "would be %s: %s", o.many(), jobs(r.Done))
 	case r.Matched == 0 && r.Done == 0 && r.Failed == 0:
 		fmt.Fprintf(a.stdout, "no jobs %s", describe(&req.Filter))
+	case o.pastOfMany != "":
+		fmt.Fprintf(a.stdout, "%s %s", jobs(r.Done), o.pastOfMany)
 	default:
 		fmt.Fprintf(a.stdout, "%s %s", o.past, jobs(r.Done))
 	}
@@ -184,6 +189,19 @@ func (a *app) printBulk(o operation, r job.BulkResult, req job.BulkRequest, asJS
 	}
 	_, err := fmt.Fprintln(a.stdout)
 	return err
+}
+
+// many is what was done to many jobs.
+func (o operation) many() string {
+	if o.pastOfMany != "" {
+		return o.pastOfMany
+	}
+	return o.past
+}
+
+// reason is why a job could not be changed, without its name, which stands before it.
+func reason(o operation, e job.BulkError) string {
+	return strings.TrimPrefix(e.Error, fmt.Sprintf("%s %s: ", o.op, e.Key))
 }
 
 func jobs(n int) string {

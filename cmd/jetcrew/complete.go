@@ -16,21 +16,31 @@ const (
 
 var logLevels = []string{"trace", "debug", "info", "warn", "error"}
 
+// addCompletion adds the command that prints what a shell needs, and has it refuse a shell that there is nothing for.
+func (a *app) addCompletion(root *cobra.Command) {
+	root.InitDefaultCompletionCmd()
+	for _, cmd := range root.Commands() {
+		if cmd.Name() == "completion" {
+			cmd.RunE = func(cmd *cobra.Command, _ []string) error { return cmd.Help() }
+		}
+	}
+}
+
 // complete has a shell offer what a value can be, and files only where one is meant.
-func complete(cmd *cobra.Command) {
-	cmd.Flags().VisitAll(func(f *pflag.Flag) { completeFlag(cmd, f) })
-	cmd.PersistentFlags().VisitAll(func(f *pflag.Flag) { completeFlag(cmd, f) })
+func (a *app) complete(cmd *cobra.Command) {
+	cmd.Flags().VisitAll(func(f *pflag.Flag) { a.completeFlag(cmd, f) })
+	cmd.PersistentFlags().VisitAll(func(f *pflag.Flag) { a.completeFlag(cmd, f) })
 	if isOneOf(cmd.Name(), dirArgs) {
 		cmd.ValidArgsFunction = completeDirs
 	} else if cmd.ValidArgsFunction == nil {
 		cmd.ValidArgsFunction = cobra.NoFileCompletions
 	}
 	for _, sub := range cmd.Commands() {
-		complete(sub)
+		a.complete(sub)
 	}
 }
 
-func completeFlag(cmd *cobra.Command, f *pflag.Flag) {
+func (a *app) completeFlag(cmd *cobra.Command, f *pflag.Flag) {
 	if _, known := cmd.GetFlagCompletionFunc(f.Name); known {
 		return // the command knows best
 	}
@@ -40,6 +50,8 @@ func completeFlag(cmd *cobra.Command, f *pflag.Flag) {
 		return // no value; a shell's own way
 	case isOneOf(f.Name, dirFlags):
 		values = completeDirs
+	case f.Name == "queue":
+		values = a.completeQueue
 	case f.Name == "builtin":
 		values = completeList(builtinTypes)
 	case f.Name == "log-level":

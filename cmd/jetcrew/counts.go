@@ -24,8 +24,9 @@ func (a *app) newJobCounts() *cobra.Command {
 		Use:   "counts",
 		Short: "Count the jobs of every space, by status",
 		Long: `Counts all jobs, by status: ready ones may start now, due ones wait for their instant,
-running ones are held by a worker. The numbers are exact, and cheap to ask for; how many
-each queue has, "jetcrew queue list" says.
+running ones are held by a worker. The numbers are cheap to ask for, and exact when nothing
+moves; a job between two writes may count twice. How many each queue has, "jetcrew queue
+list" says.
 
 With --watch it counts every second until Ctrl-C, a line each.`,
 		Example: `  jetcrew job counts

@@ -126,7 +126,7 @@ func (a *app) enqueueOne(cmd *cobra.Command, f enqueueFlags) error {
 			fmt.Fprintf(a.stderr, "waiting for %s\n", safe(e.Key.String()))
 		}
 		if f.wait {
-			return a.waitFor(ctx, c, e.Key, f.json)
+			return a.waitFor(ctx, c, e.Key, true, f.json)
 		}
 		return a.printEnqueued(e, f.json)
 	})

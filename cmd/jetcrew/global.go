@@ -46,6 +46,19 @@ func addWorkerFlags(cmd *cobra.Command) {
 
 // settings reads what is in effect for cmd, and warns about what is not.
 func (a *app) settings(cmd *cobra.Command) (*config.Config, error) {
+	cfg, err := a.load(cmd)
+	if err != nil {
+		return nil, err
+	}
+	log := a.logger(cfg)
+	for _, w := range cfg.Warnings {
+		log.Warn().Msg(w)
+	}
+	return cfg, nil
+}
+
+// load reads what is in effect for cmd.
+func (a *app) load(cmd *cobra.Command) (*config.Config, error) {
 	flags := make(map[string]config.Flag)
 	for name, variable := range settingFlags {
 		if f := cmd.Flags().Lookup(name); f != nil && f.Changed {
@@ -55,10 +68,6 @@ func (a *app) settings(cmd *cobra.Command) (*config.Config, error) {
 	cfg, err := config.Load(a.environ, flags)
 	if err != nil {
 		return nil, usageError{err}
-	}
-	log := a.logger(cfg)
-	for _, w := range cfg.Warnings {
-		log.Warn().Msg(w)
 	}
 	return cfg, nil
 }

@@ -35,16 +35,17 @@ func (a *app) newJobGet() *cobra.Command {
 		Short: "Show a job's record",
 		Long: `Shows a job's record: where it is in its life, its input and result, and its
 attempts. Control characters in job data are shown as escapes; --json prints the
-record exactly as it is. Exits with 3 if there is no such job.`,
+record exactly as it is. Exits with 3 if there is no such job, 2 if several queues have it.
+
+The lease is shown as it was written: heartbeats renew it without writing, so it may be
+past for a job that runs well. "jetcrew worker list --jobs" tells what really runs.`,
 		Example: `  jetcrew job get hello
   jetcrew job get hello --space acme --queue mail --json`,
 		Args: cobra.ExactArgs(1),
 		RunE: func(cmd *cobra.Command, args []string) error {
 			key.ID = args[0]
-			for _, n := range []struct{ name, value string }{{"id", key.ID}, {"space", key.Space}} {
-				if err := job.ValidateName(n.name, n.value, job.MaxName); err != nil {
-					return err
-				}
+			if err := validKey(key); err != nil {
+				return err
 			}
 			return a.withClient(cmd, requestTimeout, func(ctx context.Context, c *client.Client) error {
 				j, err := c.Get(ctx, key)
@@ -64,6 +65,19 @@ record exactly as it is. Exits with 3 if there is no such job.`,
 	f.StringVar(&key.Queue, "queue", "", "queue of the job (needed only if several queues have this id)")
 	f.BoolVar(&asJSON, "json", false, "print the record as JSON")
 	return cmd
+}
+
+// validKey refuses names that no job can have. A queue need not be named.
+func validKey(key job.Key) error {
+	for _, n := range []struct{ name, value string }{{"id", key.ID}, {"space", key.Space}, {"queue", key.Queue}} {
+		if n.name == "queue" && n.value == "" {
+			continue
+		}
+		if err := job.ValidateName(n.name, n.value, job.MaxName); err != nil {
+			return err
+		}
+	}
+	return nil
 }
 
 func (a *app) printJob(j *job.Job) error {
@@ -106,7 +120,7 @@ func (a *app) showJob(j *job.Job) {
 		row("next run", instant(j.RunAt))
 	}
 	row("started", instant(j.StartedAt))
-	row("lease until", instant(j.LeaseUntil))
+	row("lease written until", instant(j.LeaseUntil))
 	row("deadline", instant(j.Deadline))
 	if j.Timeout > 0 {
 		row("timeout", j.Timeout.String())

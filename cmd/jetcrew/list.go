@@ -33,7 +33,8 @@ It lists a page, and says on stderr how to get the next one; --all lists all pag
 listing that has looked at many jobs in vain stops, and says how far it has come.
 
 With --json it prints one object: jobs (whole records), next (the cursor to go on from),
-total (where it is known), and stopped, looked and lookedTo where it stopped. With --all
+total (where it is known), looked and lookedTo (at how many records it looked, and back to
+which update), and stopped where it gave up looking. With --all
 --json it prints one record a line, as they come. A cursor belongs to its filter: where
 --since or --until said how long ago, go on with the instants that the page was listed
 with ("since" and "until").`,

@@ -173,7 +173,7 @@ func TestAnIDInTwoQueuesMustBeNamedInFull(t *testing.T) {
 	call(t, "enqueue", "t", "--id", "x", "--queue", "a").ok(t)
 	call(t, "enqueue", "t", "--id", "x", "--queue", "b").ok(t)
 	r := call(t, "job", "get", "x")
-	require.Equal(t, exitFailure, r.code)
+	require.Equal(t, exitUsage, r.code)
 	require.Contains(t, r.err, "several queues")
 	call(t, "job", "get", "x", "--queue", "b").ok(t)
 }
@@ -301,6 +301,11 @@ func TestGarbageIsAUsageErrorOnOneLine(t *testing.T) {
 		{"queue", "configure", "q", "--retention-dead", "-1ns"},
 		{"queue", "configure", "q", "--retention-dead", "3651d"},
 		{"queue", "configure", "q", "--retention-dead", "never"},
+		{"job", "get", "x", "--queue", strings.Repeat("😀", 191)},
+		{"job", "wait", "x", "--queue", strings.Repeat("😀", 191)},
+		{"job", "watch", "x", "--queue", strings.Repeat("😀", 191)},
+		{"job", "cancel", "x", "--queue", strings.Repeat("😀", 191)},
+		{"completion", "nope"},
 		{"queue", "configure", long, "--concurrency", "1"},
 		{"queue", "purge", "q"},
 		{"queue", "purge", "q", "--status", "running", "--yes"},
@@ -388,6 +393,7 @@ func TestHelpVersionAndCompletion(t *testing.T) {
 		{"version"},
 		{"version", "--json"},
 		{"completion", "bash"},
+		{"completion"},
 		{"dev", "--help"},
 		{"work", "--help"},
 		{"enqueue", "--help"},

@@ -71,6 +71,7 @@ func TestOutputThatCannotBeWrittenIsAFailure(t *testing.T) {
 }
 
 func TestAShellCompletesWhatAValueCanBe(t *testing.T) {
+	t.Setenv("JETCREW_URL", "nats://127.0.0.1:1") // nobody is there to be asked
 	for _, c := range []struct {
 		args []string
 		out  string

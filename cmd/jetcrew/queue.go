@@ -3,6 +3,7 @@ package main
 import (
 	"context"
 	"fmt"
+	"strings"
 	"time"
 
 	"github.com/jedib0t/go-pretty/v6/table"
@@ -22,6 +23,11 @@ func (a *app) newQueue() *cobra.Command {
 	}
 	cmd.AddCommand(a.newQueueList(), a.newQueueInfo(), a.newQueuePause(), a.newQueueResume(), a.newQueueConfigure(),
 		a.newQueuePurge(), a.newQueueDelete())
+	for _, sub := range cmd.Commands() {
+		if strings.HasSuffix(sub.Use, " NAME") {
+			sub.ValidArgsFunction = a.completeQueueArg
+		}
+	}
 	return cmd
 }
 
@@ -71,7 +77,7 @@ func (a *app) showQueues(queues []job.QueueInfo, now time.Time) {
 	for i := range queues {
 		q := &queues[i]
 		t.AppendRow(table.Row{
-			safe(q.Name), q.Ready, q.Running, age(now, q.OldestReady), concurrency(q.Concurrency), config.FormatDuration(q.Lease),
+			safe(q.Name), q.Ready, q.Running, age(now, q.OldestReady), concurrency(q.Concurrency), lease(q),
 			fmt.Sprintf("%d/%d", q.Workers, q.Slots), queueState(q),
 		})
 	}
@@ -84,6 +90,15 @@ func concurrency(n int) string {
 		return "no limit"
 	}
 	return fmt.Sprint(n)
+}
+
+// lease is a queue's lease, for people, with the one that holds until all workers know of it.
+func lease(q *job.QueueInfo) string {
+	text := config.FormatDuration(q.Lease)
+	if q.LeaseInForce != 0 && q.LeaseInForce != q.Lease {
+		text += fmt.Sprintf(" (%s until all workers know)", config.FormatDuration(q.LeaseInForce))
+	}
+	return text
 }
 
 func queueState(q *job.QueueInfo) string {
@@ -143,7 +158,7 @@ func (a *app) printQueue(ctx context.Context, c *client.Client, name string, asJ
 		{"running", q.Running},
 		{"workers", fmt.Sprintf("%d with %d slots", q.Workers, q.Slots)},
 		{"concurrency", concurrency(q.Concurrency)},
-		{"lease", config.FormatDuration(q.Lease)},
+		{"lease", lease(q)},
 	} {
 		t.AppendRow(row)
 	}

@@ -100,7 +100,8 @@ func (f *configureFlags) settings(cmd *cobra.Command) (job.QueueSettings, error)
 		}
 		r, err := config.ParseRetention(*f.retention[s])
 		if err != nil {
-			return set, usagef("--%s: %w, nor default", flag, err)
+			return set, usagef("--%s: must be %s to %s, none or default, not %q", flag,
+				config.FormatDuration(config.MinRetention), config.FormatDuration(config.MaxRetention), shorten(*f.retention[s], 80))
 		}
 		set.Retention[s] = max(time.Duration(r), 0)
 	}
@@ -118,7 +119,7 @@ func (a *app) configure(ctx context.Context, c *client.Client, name string, set 
 	case err != nil:
 		return err
 	case set.Lease != nil && *set.Lease < before.Lease:
-		fmt.Fprintf(a.stderr, "the lease gets shorter: waiting until all workers know, which may take %s\n", config.FormatDuration(before.Lease))
+		fmt.Fprintf(a.stderr, "the lease gets shorter: waiting until all workers know, which may take %s\n", config.FormatDuration(max(before.Lease, before.LeaseInForce)))
 	}
 	after, err := c.Configure(ctx, name, set)
 	if err != nil {
@@ -142,7 +143,7 @@ func (a *app) configure(ctx context.Context, c *client.Client, name string, set 
 		t.AppendRow(table.Row{name, was, is})
 	}
 	row("concurrency", concurrency(before.Concurrency), concurrency(after.Concurrency))
-	row("lease", config.FormatDuration(before.Lease), config.FormatDuration(after.Lease))
+	row("lease", lease(before), lease(after))
 	for _, s := range endStatuses {
 		row("retention of "+string(s), retention(before, s), retention(after, s))
 	}

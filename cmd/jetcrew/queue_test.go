@@ -187,3 +187,19 @@ func TestJobsThatAWorkerDoesNotNameAreCounted(t *testing.T) {
 	a.showWorkerJobs([]job.Worker{{ID: "w", Queues: []job.WorkerQueue{{Queue: "q", Running: 900}}}}, time.Now())
 	require.Contains(t, fmt.Sprint(a.stdout), "q: 900 more")
 }
+
+func TestALeaseSaysWhichOneIsInForce(t *testing.T) {
+	for want, q := range map[string]job.QueueInfo{
+		"30s":                            {Lease: 30 * time.Second},
+		"2m":                             {Lease: 2 * time.Minute, LeaseInForce: 2 * time.Minute},
+		"2s (1m until all workers know)": {Lease: 2 * time.Second, LeaseInForce: time.Minute},
+	} {
+		require.Equal(t, want, lease(&q))
+	}
+}
+
+func TestARetentionThatCannotBeSaysWhatCan(t *testing.T) {
+	r := call(t, "queue", "configure", "q", "--retention-dead", "forever")
+	require.Equal(t, exitUsage, r.code)
+	require.Equal(t, "jetcrew: --retention-dead: must be 10m to 3650d, none or default, not \"forever\"\n", r.err)
+}

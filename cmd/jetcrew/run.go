@@ -41,7 +41,8 @@ defaults; "jetcrew config" shows what is in effect.
 Exit codes:
   0  done
   1  it failed, or was interrupted
-  2  wrong usage: a flag, an argument, a setting or an input file
+  2  wrong usage: a flag, an argument, a setting or an input file, or an id that
+     several queues have: name one with --queue
   3  there is no such job, or no such queue
   8  nothing was changed: the state of the job or queue does not allow it
 and of commands that wait for a job:
@@ -132,7 +133,8 @@ func (a *app) newRoot() *cobra.Command {
 	root.SetErr(a.stderr)
 	addGlobalFlags(root)
 	root.AddCommand(a.newDev(), a.newWork(), a.newSchedule(), a.newServe(), a.newSetup(), a.newHealth(), a.newEnqueue(), a.newJob(), a.newQueue(), a.newWorker(), a.newBench(), a.newDemo(), a.newDemoWorker(), a.newConfig(), a.newVersion())
-	complete(root)
+	a.addCompletion(root)
+	a.complete(root)
 	return root
 }
 
@@ -150,7 +152,7 @@ func usagef(format string, args ...any) error { return usageError{fmt.Errorf(for
 func isUsage(err error) bool {
 	var u usageError
 	var f *job.FieldError
-	return errors.As(err, &u) || errors.As(err, &f)
+	return errors.As(err, &u) || errors.As(err, &f) || errors.Is(err, job.ErrAmbiguous)
 }
 
 // oneLine is an error's text on one line, safe for a terminal.

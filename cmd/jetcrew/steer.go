@@ -15,6 +15,7 @@ type operation struct {
 	op          job.Operation
 	short, long string
 	verb, past  string       // as people say them
+	pastOfMany  string       // where it says more than past
 	statuses    []job.Status // of many, where the flags name none
 	one         func(*client.Client) func(context.Context, job.Key) (job.Changed, error)
 }
@@ -22,7 +23,7 @@ type operation struct {
 // The operations, as commands; read only.
 var operations = []operation{
 	{
-		op: job.OpCancel, verb: "cancel", past: "cancelled", statuses: job.OpCancel.Statuses(),
+		op: job.OpCancel, verb: "cancel", past: "cancelled", pastOfMany: "cancelled or told to stop", statuses: job.OpCancel.Statuses(),
 		short: "End jobs that wait, and stop those that run",
 		long: `A job that waits ends cancelled at once. One that runs is told to stop: its handler's
 context ends within a second, and then the job; "jetcrew job wait" waits for that.`,
@@ -54,10 +55,10 @@ runs is left alone: cancel it first.`,
 
 const manyHelp = `Without an ID it is done to all jobs that the flags mean: one at least has to narrow them,
 or --all says that all are meant. A terminal is asked first; elsewhere --yes is needed.
---dry-run only counts. Asking again is safe.
+--dry-run only counts. Asking again does no harm, and goes on with what is left.
 
 Exits with 0 if it is done (or there was nothing to do), 8 if the state of the one job does
-not allow it, 3 if there is no such job, 1 if some of many could not be changed.`
+not allow it, 3 if there is no such job, 2 if several queues have its id, 1 if some of many could not be changed.`
 
 func (a *app) newOperation(o operation) *cobra.Command {
 	var f bulkFlags
@@ -127,10 +128,13 @@ func (o operation) whyNot(ch job.Changed) string {
 	text := fmt.Sprintf("%s is %s", ch.Key, ch.Status)
 	switch o.op {
 	case job.OpCancel:
-		if ch.CancelRequested {
+		switch {
+		case ch.Status.Terminal():
+			return text + ": it has ended"
+		case ch.CancelRequested:
 			return text + ", and is being stopped already"
 		}
-		return text + ": it has ended"
+		return fmt.Sprintf("%s cannot be read as a job, so there is nothing to cancel: \"jetcrew job delete\" removes it", ch.Key)
 	case job.OpRequeue:
 		return text + ": only a job that has ended can be requeued"
 	case job.OpRunNow:

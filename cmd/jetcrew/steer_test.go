@@ -6,7 +6,9 @@ import (
 	"fmt"
 	"strings"
 	"testing"
+	"time"
 
+	"github.com/nats-io/nats.go"
 	"github.com/stretchr/testify/require"
 
 	"github.com/jetcrew/jetcrew/pkg/job"
@@ -71,8 +73,11 @@ func TestAnAmbiguousIDIsNotSteered(t *testing.T) {
 	call(t, "enqueue", "t", "--id", "x", "--queue", "b").ok(t)
 	for _, o := range operations {
 		r := call(t, "job", string(o.op), "x")
-		require.Equal(t, exitFailure, r.code)
+		require.Equal(t, exitUsage, r.code)
 		require.Contains(t, r.err, "several queues, name one: a, b")
+	}
+	for _, cmd := range []string{"get", "wait", "watch"} {
+		require.Equal(t, exitUsage, call(t, "job", cmd, "x").code, cmd)
 	}
 	call(t, "job", "cancel", "x", "--queue", "b").ok(t)
 	get(t, "pending", "x", "--queue", "a")
@@ -97,8 +102,8 @@ func TestAnOperatorSteersManyJobs(t *testing.T) {
 	r := call(t, "job", "cancel", "--type", "email")
 	require.Equal(t, exitUsage, r.code, "there is no terminal")
 	require.Contains(t, r.err, "--yes")
-	require.Equal(t, "would be cancelled: 30 jobs\n", call(t, "job", "cancel", "--type", "email", "--dry-run").ok(t).out)
-	require.Equal(t, "cancelled 10 jobs\n", call(t, "job", "cancel", "--type", "email", "--yes", "--limit", "10").ok(t).out)
+	require.Equal(t, "would be cancelled or told to stop: 30 jobs\n", call(t, "job", "cancel", "--type", "email", "--dry-run").ok(t).out)
+	require.Equal(t, "10 jobs cancelled or told to stop\n", call(t, "job", "cancel", "--type", "email", "--yes", "--limit", "10").ok(t).out)
 
 	var res job.BulkResult
 	r = call(t, "job", "cancel", "--type", "email", "--yes", "--json").ok(t)
@@ -121,25 +126,69 @@ func TestWhatCouldNotBeChangedIsAFailure(t *testing.T) {
 	a := &app{stdout: &lockedBuffer{}, stderr: &lockedBuffer{}}
 	var r job.BulkResult
 	for i := range 25 {
-		r.Fail(job.Key{Queue: "q", Space: "s", ID: fmt.Sprintf("\x1b%d", i)}, job.ErrUnknown)
+		key := job.Key{Queue: "q", Space: "s", ID: fmt.Sprintf("\x1b%d", i)}
+		r.Fail(key, fmt.Errorf("delete %s: %w", key, job.ErrUnknown))
 	}
 	r.Looked, r.Matched, r.Done, r.Left = 40, 40, 14, 1
 	err := a.bulk(t.Context(), &answered{result: r}, operationOf(job.OpDelete), job.BulkRequest{}, &bulkFlags{yes: true})
-	require.EqualError(t, err, "25 jobs could not be changed: asking again is safe")
+	require.EqualError(t, err, "25 jobs could not be changed: asking again does no harm, and helps once the reason is gone")
 	require.Equal(t, "deleted 14 jobs, left 1 that others changed first, failed 25\n", a.stdout.(*lockedBuffer).String())
 	errs := a.stderr.(*lockedBuffer).String()
-	require.Contains(t, errs, `q/s/\x1b0: outcome unknown`)
+	require.Regexp(t, `(?m)^q/s/\\x1b0: outcome unknown`, errs, "the job is named once")
 	require.Contains(t, errs, "and 5 more\n")
+}
+
+func TestABulkOperationThatIsBrokenOffSaysHowFarItCame(t *testing.T) {
+	a := &app{stdout: &lockedBuffer{}, stderr: &lockedBuffer{}}
+	s := &answered{result: job.BulkResult{Looked: 40, ToLook: 90, Matched: 40, Done: 14}, err: context.Canceled}
+	err := a.bulk(t.Context(), s, operationOf(job.OpCancel), job.BulkRequest{}, &bulkFlags{yes: true})
+	require.ErrorIs(t, err, context.Canceled)
+	require.Equal(t, "broken off after at least 14 jobs had been cancelled or told to stop: asking again goes on with what is left\n",
+		a.stderr.(*lockedBuffer).String())
+	require.Equal(t, "14 jobs cancelled or told to stop\n", a.stdout.(*lockedBuffer).String())
+}
+
+func TestWhyAJobIsNotCancelled(t *testing.T) {
+	key := job.Key{Queue: "q", Space: "s", ID: "x"}
+	for want, ch := range map[string]job.Changed{
+		"q/s/x is cancelled: it has ended":                                                              {Key: key, Status: job.Cancelled, CancelRequested: true},
+		"q/s/x is running, and is being stopped already":                                                {Key: key, Status: job.Running, CancelRequested: true},
+		`q/s/x cannot be read as a job, so there is nothing to cancel: "jetcrew job delete" removes it`: {Key: key, Status: job.Pending},
+	} {
+		require.Equal(t, want, operationOf(job.OpCancel).whyNot(ch))
+	}
+}
+
+// garbage puts a message on a queue that is no job.
+func garbage(t *testing.T, url, id string) {
+	t.Helper()
+	nc, err := nats.Connect(url)
+	require.NoError(t, err)
+	defer nc.Close()
+	_, err = nc.Request("jetcrew.job.ready.default.default."+id, []byte("no JSON"), 10*time.Second)
+	require.NoError(t, err)
+}
+
+func TestWhatIsNoJobIsDeletedNotCancelled(t *testing.T) {
+	url := serve(t)
+	call(t, "setup").ok(t)
+	garbage(t, url, "junk")
+	r := call(t, "job", "cancel", "junk")
+	require.Equal(t, exitUnchanged, r.code, r.err)
+	require.Contains(t, r.err, `cannot be read as a job`)
+	require.NotContains(t, r.err, "ended")
+	require.Equal(t, "default/default/junk deleted\n", call(t, "job", "delete", "junk").ok(t).out)
 }
 
 // answered is a steerer whose bulk operations all come to the same.
 type answered struct {
 	job.Steerer
 	result job.BulkResult
+	err    error
 	asked  []job.BulkRequest
 }
 
 func (s *answered) Bulk(_ context.Context, req job.BulkRequest) (job.BulkResult, error) {
 	s.asked = append(s.asked, req)
-	return s.result, nil
+	return s.result, s.err
 }

@@ -36,11 +36,24 @@ func (e outcomeError) code() int {
 	}
 }
 
+// goneError is a job that was there, and whose record is gone: nobody knows how it ended.
+type goneError struct {
+	key job.Key
+	err error
+}
+
+func (e goneError) Error() string {
+	return fmt.Sprintf("job %s has ended and its queue keeps no record, or it was deleted: how it ended is not known", e.key)
+}
+
+func (e goneError) Unwrap() error { return e.err }
+
 // errWaited is the end of a wait's patience.
 var errWaited = errors.New("the job has not ended yet")
 
 const waitHelp = `Exits with 0 if the job succeeded, 4 if it failed (it was refused), 5 if it is dead,
-6 if it was cancelled, 7 if it has not ended in time, 3 if there is no such job.`
+6 if it was cancelled, 7 if it has not ended in time, 3 if there is no such job, or if it
+has ended and its queue keeps no record that says how.`
 
 func (a *app) newJobWait() *cobra.Command {
 	var key job.Key
@@ -58,16 +71,22 @@ JSON. With --json it prints the whole record.
 		Args: cobra.ExactArgs(1),
 		RunE: func(cmd *cobra.Command, args []string) error {
 			key.ID = args[0]
-			for _, n := range []struct{ name, value string }{{"id", key.ID}, {"space", key.Space}} {
-				if err := job.ValidateName(n.name, n.value, job.MaxName); err != nil {
-					return err
-				}
+			if err := validKey(key); err != nil {
+				return err
 			}
 			if timeout < 0 {
 				return usagef("--timeout: must not be negative")
 			}
 			return a.withClient(cmd, waitLimit(timeout), func(ctx context.Context, c *client.Client) error {
-				return a.waitFor(ctx, c, key, asJSON)
+				j, err := c.Get(ctx, key)
+				switch {
+				case err == nil:
+					return a.waitFor(ctx, c, j.Key(), true, asJSON)
+				case errors.Is(err, job.ErrNotFound), errors.Is(err, job.ErrAmbiguous):
+					return err
+				default: // it may be back in time
+					return a.waitFor(ctx, c, key, false, asJSON)
+				}
 			})
 		},
 	}
@@ -87,12 +106,14 @@ func waitLimit(timeout time.Duration) time.Duration {
 	return timeout
 }
 
-// waitFor waits for a job's end and prints what came of it.
-func (a *app) waitFor(ctx context.Context, c *client.Client, key job.Key, asJSON bool) error {
+// waitFor waits for a job's end and prints what came of it. seen says that the job is known to have been there.
+func (a *app) waitFor(ctx context.Context, c *client.Client, key job.Key, seen, asJSON bool) error {
 	j, err := c.Wait(ctx, key)
 	switch {
 	case errors.Is(err, context.DeadlineExceeded):
 		return fmt.Errorf("%w: %s", errWaited, a.whyNot(c, key))
+	case seen && errors.Is(err, job.ErrNotFound):
+		return goneError{key, err}
 	case err != nil:
 		return err
 	}

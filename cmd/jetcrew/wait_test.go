@@ -4,6 +4,7 @@ import (
 	"context"
 	"encoding/json"
 	"errors"
+	"strings"
 	"testing"
 	"time"
 
@@ -94,6 +95,17 @@ func TestWaitHasLimits(t *testing.T) {
 	} {
 		require.Equal(t, exitUsage, call(t, args...).code, "%q", args)
 	}
+}
+
+func TestAWaitForAJobThatLeavesNoRecordSaysSo(t *testing.T) {
+	serve(t)
+	w := start(t, "enqueue", "text", "--wait") // no worker is there
+	w.waitFor(t, "waiting for ")
+	key := strings.TrimSpace(strings.TrimPrefix(w.err.String(), "waiting for "))
+	call(t, "job", "delete", key[strings.LastIndex(key, "/")+1:]).ok(t)
+	require.Equal(t, exitNoJob, w.ends(t))
+	require.Contains(t, w.err.String(), "jetcrew: job "+key+" has ended and its queue keeps no record, or it was deleted: how it ended is not known\n")
+	require.Empty(t, w.out.String())
 }
 
 func TestAnInterruptedWaitSaysSo(t *testing.T) {

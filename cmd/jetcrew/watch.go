@@ -128,6 +128,8 @@ func (w *watching) job(ctx context.Context) error {
 		return err
 	case errors.Is(wait, job.ErrNotFound) && w.shown != nil && w.shown.Status.Terminal():
 		end = w.shown // it has left no record
+	case errors.Is(wait, job.ErrNotFound):
+		return goneError{key, wait}
 	default:
 		return wait
 	}
@@ -173,7 +175,8 @@ func (w *watching) change(ctx context.Context, key job.Key, e client.Event) erro
 	}
 	j := &job.Job{
 		Queue: key.Queue, Space: key.Space, ID: key.ID,
-		Status: e.Status, UpdatedAt: e.At, Attempts: e.Attempts, Error: e.Error,
+		Status: e.Status, UpdatedAt: e.At, Attempts: e.Attempts, WorkerID: e.WorkerID, Error: e.Error,
+		RunAt: e.RunAt, CancelRequested: e.CancelRequested,
 	}
 	switch {
 	case e.Kind == client.EventDeleted:
@@ -205,6 +208,7 @@ func (w *watching) record(j *job.Job) error {
 	e := client.Event{
 		Kind: kind, At: j.UpdatedAt, Queue: j.Queue, Space: j.Space, ID: j.ID,
 		Status: j.Status, Type: j.Type, Attempts: j.Attempts, WorkerID: j.WorkerID, Error: j.Error, Progress: j.Progress,
+		CancelRequested: j.CancelRequested && !j.Status.Terminal(),
 	}
 	if j.Status == job.Pending {
 		e.RunAt = j.RunAt
@@ -212,11 +216,22 @@ func (w *watching) record(j *job.Job) error {
 	return w.show(e)
 }
 
-// news reports whether a state is neither older than what was shown, nor the same.
+// news reports whether a state is neither older than what was shown, nor the same. An event and the record that it
+// tells of may name instants that differ by a little, so these alone make nothing new.
 func (w *watching) news(j *job.Job) bool {
 	s := w.shown
-	return s == nil || j.UpdatedAt.After(s.UpdatedAt) ||
-		j.UpdatedAt.Equal(s.UpdatedAt) && (j.Status != s.Status || j.Attempts != s.Attempts || j.Error != s.Error)
+	switch {
+	case s == nil:
+		return true
+	case j.Status.Terminal() && s.Status.Terminal(): // a job ends once, unless it is requeued in between
+		return j.UpdatedAt.After(s.UpdatedAt) && (j.Status != s.Status || j.Attempts != s.Attempts)
+	case j.UpdatedAt.Before(s.UpdatedAt):
+		return false
+	case j.Status != s.Status, j.Attempts != s.Attempts, j.Error != s.Error, j.WorkerID != s.WorkerID:
+		return true
+	default:
+		return j.CancelRequested != s.CancelRequested || j.Status == job.Pending && !j.RunAt.Equal(s.RunAt)
+	}
 }
 
 // show prints an event.
@@ -252,6 +267,9 @@ func details(e *client.Event) []string {
 	}
 	if e.WorkerID != "" {
 		out = append(out, "on "+e.WorkerID)
+	}
+	if e.CancelRequested {
+		out = append(out, "cancel requested")
 	}
 	if e.Kind == client.EventKind(job.Due) && !e.RunAt.IsZero() {
 		out = append(out, "runs at "+instant(e.RunAt))

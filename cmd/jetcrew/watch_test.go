@@ -106,11 +106,12 @@ func TestWatchingOneJobHasLimits(t *testing.T) {
 	w.waitFor(t, "runs at")
 	call(t, "job", "delete", "x").ok(t)
 	require.Equal(t, exitNoJob, w.ends(t))
+	require.Contains(t, w.err.String(), "job a/default/x has ended and its queue keeps no record, or it was deleted")
 
 	call(t, "enqueue", "t", "--id", "x", "--queue", "a").ok(t)
 	call(t, "enqueue", "t", "--id", "x", "--queue", "b").ok(t)
 	r := call(t, "job", "watch", "x")
-	require.Equal(t, exitFailure, r.code)
+	require.Equal(t, exitUsage, r.code)
 	require.Contains(t, r.err, "several queues")
 }
 
@@ -165,4 +166,39 @@ func TestOldNewsAreNotShownOfOneJob(t *testing.T) {
 	<-w.ended
 	require.NoError(t, w.show(client.Event{Kind: client.EventMissed, At: at}))
 	require.Contains(t, a.stderr.(*lockedBuffer).String(), "some events were missed")
+}
+
+func TestOneJobsEndIsToldOnce(t *testing.T) {
+	at := time.Date(2030, 1, 31, 9, 0, 0, 0, time.UTC)
+	for name, first := range map[string]time.Time{"the event": at, "the record": at.Add(time.Millisecond)} {
+		out := &lockedBuffer{}
+		w := &watching{app: &app{stdout: out}, ended: make(chan struct{})}
+		event := client.Event{Kind: "succeeded", Status: job.Succeeded, Attempts: 1, WorkerID: "w", At: at}
+		record := &job.Job{Status: job.Succeeded, Attempts: 1, WorkerID: "w", UpdatedAt: at.Add(time.Millisecond)}
+		if first.Equal(at) {
+			require.NoError(t, w.change(t.Context(), job.Key{}, event))
+			require.NoError(t, w.record(record))
+		} else {
+			require.NoError(t, w.record(record))
+			require.NoError(t, w.change(t.Context(), job.Key{}, event))
+		}
+		require.Equal(t, 1, strings.Count(out.String(), "succeeded"), "%s first: %s", name, out)
+	}
+}
+
+func TestAWatchTellsThatAJobIsBeingStopped(t *testing.T) {
+	at := time.Date(2030, 1, 31, 9, 0, 0, 0, time.UTC)
+	out := &lockedBuffer{}
+	w := &watching{app: &app{stdout: out}, ended: make(chan struct{})}
+	running := client.Event{Kind: "running", Status: job.Running, Attempts: 1, WorkerID: "w", At: at}
+	require.NoError(t, w.change(t.Context(), job.Key{}, running))
+	running.CancelRequested = true
+	require.NoError(t, w.change(t.Context(), job.Key{}, running))
+	require.NoError(t, w.change(t.Context(), job.Key{}, running))
+	require.Equal(t, 1, strings.Count(out.String(), "running    attempt 1  on w  cancel requested\n"), out.String())
+	require.Equal(t, 2, strings.Count(out.String(), "running"), out.String())
+	out = &lockedBuffer{}
+	w = &watching{app: &app{stdout: out}, json: true}
+	require.NoError(t, w.show(running))
+	require.Contains(t, out.String(), `"cancelRequested":true`)
 }

@@ -58,6 +58,8 @@ type Event struct {
 	Error     string     `json:"error,omitzero"`
 	RunAt     time.Time  `json:"runAt,omitzero"`     // of a job that waits
 	ExpiresAt time.Time  `json:"expiresAt,omitzero"` // when the record of an end goes
+	// CancelRequested: it runs, and is being stopped.
+	CancelRequested bool `json:"cancelRequested,omitzero"`
 
 	Progress *job.Mark     `json:"progress,omitzero"` // of EventProgress
 	Log      []job.LogLine `json:"log,omitzero"`      // of EventLog

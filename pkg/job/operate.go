@@ -230,7 +230,7 @@ type BulkResult struct {
 	Looked  int `json:"looked"`  // records that were looked at
 	ToLook  int `json:"toLook"`  // records that there are to look at, as far as is known
 	Matched int `json:"matched"` // jobs that the filter means and the operation can be done to
-	Done    int `json:"done"`    // jobs that were changed, or would be
+	Done    int `json:"done"`    // jobs that were changed, or would be; of running ones: told to stop
 	Left    int `json:"left"`    // jobs that somebody else changed first, left as they are
 	Failed  int `json:"failed"`  // jobs that could not be changed
 	// Errors of the first few of those.
@@ -283,6 +283,8 @@ type QueueInfo struct {
 	PausedUntil time.Time     `json:"pausedUntil,omitzero"` // none: until it is resumed
 	Concurrency int           `json:"concurrency"`          // jobs at a time in the whole fleet; 0: no limit
 	Lease       time.Duration `json:"lease"`
+	// LeaseInForce is the old lease for as long as a lower one is being introduced: until all workers know of it.
+	LeaseInForce time.Duration `json:"leaseInForce,omitzero"`
 	// Retention of records where it is the queue's own, by final status; 0 keeps none.
 	Retention map[Status]time.Duration `json:"retention,omitzero"`
 	Workers   int                      `json:"workers"` // that are alive

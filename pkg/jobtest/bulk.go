@@ -59,10 +59,11 @@ func (q *Queue) Bulk(ctx context.Context, req job.BulkRequest) (job.BulkResult, 
 func (q *Queue) meant(req *job.BulkRequest) []job.Key {
 	q.mu.Lock()
 	defer q.mu.Unlock()
-	q.now()
+	now := q.now()
 	var fit []*entry
 	for _, e := range q.jobs {
-		if req.Filter.Fits(&e.job, e.half()) && e.takes(req.Operation) {
+		if req.Filter.Fits(&e.job, e.half()) && e.takes(req.Operation) &&
+			(req.Operation != job.OpRequeue || requeuable(&e.job, now) == nil) {
 			fit = append(fit, e)
 		}
 	}

@@ -99,13 +99,21 @@ func (q *Queue) change(e *entry, op job.Operation, now time.Time) error {
 	return nil
 }
 
-// requeue begins a job anew.
-func requeue(j *job.Job, now time.Time) error {
+// requeuable says why a job that has ended cannot be run again, if that is so.
+func requeuable(j *job.Job, now time.Time) error {
 	if j.Raw != nil {
 		return fmt.Errorf("%w: it is a message that could not be read as a job", job.ErrNotRequeuable)
 	}
 	if !j.Deadline.IsZero() && !now.Before(j.Deadline) {
 		return fmt.Errorf("%w: its deadline was %s", job.ErrNotRequeuable, j.Deadline.Format(job.TimeFormat))
+	}
+	return nil
+}
+
+// requeue begins a job anew.
+func requeue(j *job.Job, now time.Time) error {
+	if err := requeuable(j, now); err != nil {
+		return err
 	}
 	j.Status = job.Pending
 	j.Attempts = 0
