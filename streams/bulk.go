@@ -266,9 +266,8 @@ func (b *bulk) one(ctx context.Context, r *record) (job.Changed, error) {
 		return job.Changed{}, errors.New("its queue is not known: it cannot be read, and its subject holds only a hash of it")
 	}
 	// What has been begun is brought to its end, and counted, also when the whole is broken off.
-	one, cancel := context.WithTimeout(context.WithoutCancel(ctx), bulkPatience)
+	one, cancel := lingering(ctx, bulkPatience, bulkGrace)
 	defer cancel()
-	defer context.AfterFunc(ctx, func() { time.AfterFunc(bulkGrace, cancel) })()
 	for try := 0; ; try++ {
 		out, err := b.s.operate(one, b.req.Operation, key)
 		if !unanswered(err) {

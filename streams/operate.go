@@ -319,7 +319,7 @@ func (o *operation) finish(ctx context.Context, recs []record, w write, seq uint
 		old = nil // the ready message under the claim stays
 	}
 	// Whoever asked may have gone since the write.
-	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), requestTimeout)
+	ctx, cancel := lingering(ctx, requestTimeout, requestTimeout)
 	defer cancel()
 	err := s.remove(ctx, old...)
 	if err == nil && w.brief && seq != 0 {

@@ -147,6 +147,20 @@ func bounded(ctx context.Context) (context.Context, context.CancelFunc) {
 	return context.WithTimeout(ctx, 30*time.Second)
 }
 
+// lingering is a context for what has been begun. It bears it that the caller goes, for a while, but ends at once where
+// the caller's context says by its cause why nothing can come of it.
+func lingering(ctx context.Context, patience, grace time.Duration) (context.Context, context.CancelFunc) {
+	out, cancel := context.WithTimeout(context.WithoutCancel(ctx), patience)
+	stop := context.AfterFunc(ctx, func() {
+		if context.Cause(ctx) != ctx.Err() {
+			cancel()
+			return
+		}
+		time.AfterFunc(grace, cancel)
+	})
+	return out, func() { stop(); cancel() }
+}
+
 // sleep waits for d, or until ctx ends.
 func sleep(ctx context.Context, d time.Duration) error {
 	t := time.NewTimer(d)
