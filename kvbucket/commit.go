@@ -103,6 +103,8 @@ func (b *Bucket) judge(w *write, e *entry, elapsed time.Duration) verdict {
 	switch {
 	case e.seq == w.guard && e.seq != 0:
 		return isOpen
+	case w.follows(e):
+		return isLost // the guard had gone before
 	case e.seq == 0 && soon && w.guard == 0:
 		return isOpen
 	case e.seq == 0 && soon:
@@ -112,6 +114,12 @@ func (b *Bucket) judge(w *write, e *entry, elapsed time.Duration) verdict {
 	default:
 		return isUnknown // ours may have been there in between
 	}
+}
+
+// follows reports whether a message was there, for certain, before the write was sent. Where it is still a key's last, the
+// write is not stored.
+func (w *write) follows(e *entry) bool {
+	return e.seq != 0 && (e.seq <= w.floor || e.stored.Before(w.began.Add(-slack)))
 }
 
 // judgePlain is judge for a write that is to replace whatever is there. What others stored after it was sent stands: ours
@@ -124,8 +132,8 @@ func judgePlain(w *write, e *entry, soon, over bool) verdict {
 		return isOpen
 	case e.seq == 0:
 		return isUnknown
-	case e.seq <= w.floor, w.guarded && e.seq == w.guard, e.stored.Before(w.began.Add(-slack)):
-		return isOpen // it was there before ours was sent
+	case w.guarded && e.seq == w.guard, w.follows(e):
+		return isOpen
 	case !e.guarded && e.stored.After(w.began.Add(slack)):
 		return isStored
 	case e.guarded && (e.guard != 0 && e.guard <= w.floor || w.guarded && e.guard == w.guard && e.guard != 0 || e.guard == 0 && soon):

@@ -206,6 +206,7 @@ func TestJudge(t *testing.T) {
 	now := time.Now()
 	b := &Bucket{cfg: Config{Clock: wall{}, MarkerTTL: 30 * time.Second}, clock: wall{}}
 	guarded := write{nonce: "ours", guarded: true, guard: 7, began: now}
+	known := write{nonce: "ours", guarded: true, guard: 7, floor: 9, began: now}
 	created := write{nonce: "ours", guarded: true, guard: 0, began: now}
 	plain := write{nonce: "ours", plain: true, floor: 9, began: now}
 	marker := write{nonce: "ours", plain: true, marker: true, floor: 9, began: now}
@@ -223,6 +224,9 @@ func TestJudge(t *testing.T) {
 		{guarded, entry{seq: 12, nonce: "ours"}, late, isStored},
 		{guarded, free(7, -time.Hour), late, isOpen},
 		{guarded, by(8, 7), late, isLost},
+		{guarded, free(8, -2*time.Second), late, isLost},
+		{known, by(9, 8), late, isLost},
+		{known, by(10, 9), late, isUnknown},
 		{guarded, by(9, 8), soon, isUnknown},
 		{guarded, free(8, 0), soon, isUnknown},
 		{guarded, nothing, soon, isLost},

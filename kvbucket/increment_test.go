@@ -107,13 +107,21 @@ func TestACallerWhoLeavesIsCountedOnceAtMost(t *testing.T) {
 	var flying, waiting error
 	var stays int64
 	away, leave := context.WithCancel(t.Context())
+	first, leaveFirst := context.WithCancel(t.Context())
+	defer leave()
+	gone := make(chan struct{})
 	all.Go(func() { _, flying = b.Increment(away, "k", 10) })
 	natstest.Eventually(t, soon, sent)
-	all.Go(func() { _, waiting = b.Increment(away, "k", 100) })
+	all.Go(func() {
+		defer close(gone)
+		_, waiting = b.Increment(first, "k", 100)
+	})
 	natstest.Eventually(t, soon, func() bool { return b.counters.waiting(b.subject("k")) == 1 })
 	var staysErr error
 	all.Go(func() { stays, staysErr = b.Increment(t.Context(), "k", 1000) })
 	natstest.Eventually(t, soon, func() bool { return b.counters.waiting(b.subject("k")) == 2 })
+	leaveFirst()
+	<-gone // at once, though nothing has been answered
 	leave()
 	natstest.Eventually(t, soon, func() bool { return b.counters.waiting(b.subject("k")) == 0 }, "the flight that nobody waits for is given up")
 	d.Heal()
