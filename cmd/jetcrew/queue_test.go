@@ -43,7 +43,7 @@ func TestQueuesAreListedWithWhatThereIsToDo(t *testing.T) {
 	var out string
 	require.Eventually(t, func() bool {
 		out = call(t, "queue", "list").ok(t).out
-		return strings.Contains(out, "\nbusy") && strings.Contains(out, "2 running")
+		return strings.Contains(out, "\nbusy") && strings.Contains(out, "2 ready") && strings.Contains(out, "2 running")
 	}, 20*time.Second, 20*time.Millisecond)
 	require.Regexp(t, `^NAME +READY +RUNNING +OLDEST +CONCURRENCY +LEASE +WORKERS/SLOTS +STATE`, out)
 	require.Regexp(t, `(?m)^busy +1 +2 +\S+ +no limit +30s +1/2 +open *$`, out)

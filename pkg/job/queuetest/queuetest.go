@@ -166,7 +166,7 @@ func Run(t *testing.T, newHarness func(t *testing.T) Harness) {
 		t.Run(c.name, func(t *testing.T) {
 			t.Parallel()
 			h := newHarness(t)
-			e := &env{T: t, h: h, q: h.Queue(), queue: "q-" + uuid.NewString(), lease: time.Second}
+			e := &env{T: t, h: h, q: h.Queue(), queue: "q-" + uuid.NewString(), lease: time.Second, updates: make(map[job.Key]time.Time)}
 			if s, ok := h.(Slow); ok {
 				e.lease = s.Lease()
 			}
@@ -183,6 +183,9 @@ type env struct {
 	queue string
 	lease time.Duration
 	index job.Lister // of an Indexed harness, once it was asked for
+
+	mu      sync.Mutex            // guards what follows
+	updates map[job.Key]time.Time // the latest that was read of each job
 }
 
 func (e *env) ctx() context.Context {
@@ -247,9 +250,24 @@ func (e *env) see(key job.Key, want func(*job.Job) error) *job.Job {
 		if j, err = e.q.Get(e.ctx(), key); err != nil {
 			return err
 		}
+		if err := e.forward(j); err != nil {
+			return err
+		}
 		return want(j)
 	})
 	return j
+}
+
+// forward refuses a record that is older than one that was read before: replicas answer by turns, and one may be
+// behind.
+func (e *env) forward(j *job.Job) error {
+	e.mu.Lock()
+	defer e.mu.Unlock()
+	if at := e.updates[j.Key()]; j.UpdatedAt.Before(at) {
+		return fmt.Errorf("it is as of %s, and was read as of %s before", j.UpdatedAt, at)
+	}
+	e.updates[j.Key()] = j.UpdatedAt
+	return nil
 }
 
 func (e *env) eventually(cond func() error) {
