@@ -413,6 +413,7 @@ func TestALostAcknowledgementTellsTheTruth(t *testing.T) {
 		key := n.enqueue(spec("q8", "1"))
 		cl := claimOne(t, c)
 		n.see(key, job.Running)
+		cl.awaitClaimed(t) // others see it before its own worker has heard of it
 		d.BlackholeFromServer()
 		ctx, cancel := context.WithTimeout(t.Context(), 200*time.Millisecond)
 		defer cancel()
@@ -425,6 +426,16 @@ func TestALostAcknowledgementTellsTheTruth(t *testing.T) {
 		require.Equal(t, job.Succeeded, j.Status)
 		n.clean("q8", 1)
 		require.Len(t, n.see(key, job.Succeeded).History, 1)
+	})
+}
+
+// awaitClaimed waits until the worker knows that its claim is written.
+func (cl *claim) awaitClaimed(t *testing.T) {
+	t.Helper()
+	natstest.Eventually(t, soon, func() bool {
+		cl.mu.Lock()
+		defer cl.mu.Unlock()
+		return cl.claimed
 	})
 }
 
