@@ -73,7 +73,9 @@ func TestOperatingOnManyRecords(t *testing.T) {
 		"drain, counts each second":          func() { _, _ = b.store.Count(t.Context()) },
 		"drain, a page each second, windows": func() { _, _ = b.store.List(t.Context(), everything) },
 	})
+	b.tellDrains(rates)
 	p := b.projection()
+	clear(rates)
 	b.drains(rates, map[string]func(){
 		"drain, a page each second, projection": func() { _, _ = p.List(t.Context(), everything) },
 	})
