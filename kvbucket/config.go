@@ -3,11 +3,12 @@ package kvbucket
 import (
 	"errors"
 	"fmt"
-	"regexp"
 	"strings"
 	"time"
 
 	"github.com/rs/zerolog"
+
+	"github.com/jetcrew/jetcrew/pkg/natsenv"
 )
 
 // Manage says whether a process may make and change the bucket.
@@ -49,14 +50,12 @@ type Config struct {
 	Logger zerolog.Logger
 }
 
-var namespacePattern = regexp.MustCompile(`^[a-z][a-z0-9_-]{0,31}$`)
-
 func (c *Config) normalize() error {
 	if c.Namespace == "" {
 		c.Namespace = DefaultNamespace
 	}
-	if !namespacePattern.MatchString(c.Namespace) {
-		return fmt.Errorf("kvbucket: namespace %q: want a lower-case letter, then up to 31 of a-z 0-9 _ -", c.Namespace)
+	if !natsenv.ValidNamespace(c.Namespace) {
+		return fmt.Errorf("kvbucket: namespace %q: want %s", c.Namespace, natsenv.NamespaceRule)
 	}
 	if c.Replicas == 0 {
 		c.Replicas = 1

@@ -26,6 +26,7 @@ import (
 	"github.com/rs/zerolog"
 
 	"github.com/jetcrew/jetcrew/pkg/kv"
+	"github.com/jetcrew/jetcrew/pkg/natsenv"
 )
 
 // Errors of Open, and of a bucket that was closed.
@@ -76,8 +77,8 @@ func Open(ctx context.Context, nc *nats.Conn, cfg Config) (*Bucket, error) {
 	if err := cfg.normalize(); err != nil {
 		return nil, err
 	}
-	if v := nc.ConnectedServerVersion(); !newEnough(v) {
-		return nil, fmt.Errorf("kvbucket: %w: it is %s, jetcrew needs %s or later", ErrServerTooOld, v, minServer)
+	if v := nc.ConnectedServerVersion(); !natsenv.NewEnough(v) {
+		return nil, fmt.Errorf("kvbucket: %w: it is %s, jetcrew needs %s or later", ErrServerTooOld, v, natsenv.MinServer)
 	}
 	js, err := jetstream.New(nc, jetstream.WithDefaultTimeout(requestTimeout))
 	if err != nil {

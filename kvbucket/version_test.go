@@ -12,6 +12,7 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"github.com/jetcrew/jetcrew/integration/natstest"
+	"github.com/jetcrew/jetcrew/pkg/natsenv"
 )
 
 // oldServer is a NATS server of some version that can do no more than be connected to.
@@ -47,6 +48,6 @@ func TestAServerThatIsTooOldIsRefusedByName(t *testing.T) {
 		_, err := Open(t.Context(), nc, config())
 		require.ErrorIs(t, err, ErrServerTooOld)
 		require.ErrorContains(t, err, version)
-		require.ErrorContains(t, err, minServer)
+		require.ErrorContains(t, err, natsenv.MinServer)
 	}
 }

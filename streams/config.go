@@ -2,12 +2,12 @@ package streams
 
 import (
 	"fmt"
-	"regexp"
 	"time"
 
 	"github.com/rs/zerolog"
 
 	"github.com/jetcrew/jetcrew/pkg/job"
+	"github.com/jetcrew/jetcrew/pkg/natsenv"
 )
 
 // Manage says whether a process may make and change streams, buckets and consumers.
@@ -81,14 +81,12 @@ type Config struct {
 	Failpoint func(Point) error
 }
 
-var namespacePattern = regexp.MustCompile(`^[a-z][a-z0-9_-]{0,31}$`)
-
 func (c *Config) normalize() error {
 	if c.Namespace == "" {
 		c.Namespace = DefaultNamespace
 	}
-	if !namespacePattern.MatchString(c.Namespace) {
-		return fmt.Errorf("streams: namespace %q: want a lower-case letter, then up to 31 of a-z 0-9 _ -", c.Namespace)
+	if !natsenv.ValidNamespace(c.Namespace) {
+		return fmt.Errorf("streams: namespace %q: want %s", c.Namespace, natsenv.NamespaceRule)
 	}
 	if c.Replicas == 0 {
 		c.Replicas = 1

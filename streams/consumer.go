@@ -156,7 +156,7 @@ func (c *consumer) puller(name string, want func(int) int, receive func(*nats.Ms
 func (c *consumer) missing() error {
 	ctx, cancel := context.WithTimeout(c.ctx, requestTimeout)
 	defer cancel()
-	c.s.forgetQueue(c.cfg.Queue)
+	c.s.queues.forget(c.cfg.Queue)
 	_, err := c.s.openQueue(ctx, c.cfg.Queue, 0)
 	if c.ctx.Err() != nil {
 		return nil

@@ -56,7 +56,7 @@ func TestAnOperationDoesWhatAJobsStateAllows(t *testing.T) {
 			keys := n.jobsIn(n.work(queue, "w"), queue)
 			// Nobody takes what is ready from here on.
 			require.NoError(t, n.js.DeleteConsumer(t.Context(), n.names.stream(), n.names.readyConsumer(queue)))
-			n.forgetQueue(queue)
+			n.queues.forget(queue)
 			keys["ready"] = n.enqueue(spec(queue, "ready"))
 			for id, key := range keys {
 				before := n.see(key, statusOf(id))

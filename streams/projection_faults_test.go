@@ -77,7 +77,7 @@ func TestAProjectionIsBuiltAnewForAnotherStream(t *testing.T) {
 		require.Equal(t, jobs, p.Stats().Jobs, "until there is a stream")
 		_, err := n.js.CreateStream(t.Context(), n.streamConfig())
 		require.NoError(t, err)
-		n.forgetQueue("q")
+		n.queues.forget("q")
 		for i := range 3 {
 			n.publish(n.names.job(stateReady, fmt.Sprintf("q.default.%d-%d", round, i)), `{"type":"x"}`)
 		}

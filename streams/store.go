@@ -22,6 +22,7 @@ import (
 	"github.com/rs/zerolog"
 
 	"github.com/jetcrew/jetcrew/pkg/job"
+	"github.com/jetcrew/jetcrew/pkg/natsenv"
 )
 
 // Errors of Open.
@@ -69,8 +70,8 @@ func Open(ctx context.Context, nc *nats.Conn, cfg Config) (*Store, error) {
 	if err := cfg.normalize(); err != nil {
 		return nil, err
 	}
-	if v := nc.ConnectedServerVersion(); !newEnough(v) {
-		return nil, fmt.Errorf("streams: %w: it is %s, jetcrew needs %s or later", ErrServerTooOld, v, minServer)
+	if v := nc.ConnectedServerVersion(); !natsenv.NewEnough(v) {
+		return nil, fmt.Errorf("streams: %w: it is %s, jetcrew needs %s or later", ErrServerTooOld, v, natsenv.MinServer)
 	}
 	js, err := jetstream.New(nc,
 		jetstream.WithDefaultTimeout(requestTimeout),

@@ -17,28 +17,6 @@ import (
 	"github.com/jetcrew/jetcrew/pkg/job"
 )
 
-// minServer is the oldest server that has all that the stream is configured with.
-const minServer = "2.14.0"
-
-// newEnough compares a server's version ("2.15.2", "2.15.0-RC.1") with minServer.
-func newEnough(v string) bool {
-	have, want := versionParts(v), versionParts(minServer)
-	return slices.Compare(have, want) >= 0
-}
-
-func versionParts(v string) []int {
-	v, _, _ = strings.Cut(strings.TrimPrefix(v, "v"), "-")
-	parts := make([]int, 3)
-	for i, p := range strings.SplitN(v, ".", 3) {
-		n, err := strconv.Atoi(p)
-		if err != nil {
-			return []int{0, 0, 0} // no version that we know how to read is an old one
-		}
-		parts[i] = n
-	}
-	return parts
-}
-
 // Drift is a setting of a stream or consumer that is not what jetcrew would make.
 type Drift struct {
 	Name   string // of the stream or consumer
@@ -276,9 +254,6 @@ func (s *Store) openQueue(ctx context.Context, queue string, lease time.Duration
 	s.queues.learn(queue, info, true)
 	return info, nil
 }
-
-// forgetQueue has a queue's consumers looked for again, because one seems to be gone.
-func (s *Store) forgetQueue(queue string) { s.queues.forget(queue) }
 
 // readyConfig is a queue's ready consumer.
 func (s *Store) readyConfig(queue string, info queueInfo) jetstream.ConsumerConfig {

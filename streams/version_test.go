@@ -13,6 +13,7 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"github.com/jetcrew/jetcrew/integration/natstest"
+	"github.com/jetcrew/jetcrew/pkg/natsenv"
 )
 
 // stub is a NATS server of some version that can do no more than be connected to.
@@ -96,7 +97,7 @@ func TestContract_AServerThatIsTooOldIsRefusedByName(t *testing.T) {
 			require.ErrorIs(t, err, ErrServerTooOld)
 			require.Nil(t, s)
 			require.ErrorContains(t, err, version, "the operator is told what there is")
-			require.ErrorContains(t, err, minServer, "and what is needed")
+			require.ErrorContains(t, err, natsenv.MinServer, "and what is needed")
 
 			require.NoError(t, nc.Flush(), "the connection stays its owner's")
 			require.Empty(t, srv.asked(), "nothing is asked of a server that cannot answer it")

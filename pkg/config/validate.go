@@ -11,12 +11,10 @@ import (
 	"time"
 
 	"github.com/jetcrew/jetcrew/pkg/job"
+	"github.com/jetcrew/jetcrew/pkg/natsenv"
 )
 
-var (
-	namespacePattern = regexp.MustCompile(`^[a-z][a-z0-9_-]{0,31}$`)
-	inboxPattern     = regexp.MustCompile(`^[A-Za-z0-9_-]+(\.[A-Za-z0-9_-]+)*$`)
-)
+var inboxPattern = regexp.MustCompile(`^[A-Za-z0-9_-]+(\.[A-Za-z0-9_-]+)*$`)
 
 // validate checks every setting that could be parsed.
 func (c *Config) validate(parsed []error) []error {
@@ -32,7 +30,7 @@ func (c *Config) validate(parsed []error) []error {
 		v.check("JETCREW_URL", "", validURL(c.URL[i]))
 	}
 	v.check("JETCREW_INBOX_PREFIX", c.InboxPrefix, c.InboxPrefix == "" || inboxPattern.MatchString(c.InboxPrefix))
-	v.check("JETCREW_NAMESPACE", c.Namespace, namespacePattern.MatchString(c.Namespace))
+	v.check("JETCREW_NAMESPACE", c.Namespace, natsenv.ValidNamespace(c.Namespace))
 	v.check("JETCREW_REPLICAS", fmt.Sprint(c.Replicas), c.Replicas >= 1 && c.Replicas <= 5)
 	v.check("JETCREW_MANAGE", c.Manage, c.Manage == "create" || c.Manage == "verify")
 	v.check("JETCREW_CONCURRENCY", fmt.Sprint(c.Concurrency), c.Concurrency >= 0 && c.Concurrency <= MaxConcurrency)
