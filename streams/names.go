@@ -146,6 +146,12 @@ func queueToken(queue string) string {
 	return hashMark + hex.EncodeToString(sum[:16])
 }
 
+// Token is a space or an id as it stands in subjects.
+func Token(name string) string { return escape(name) }
+
+// QueueToken is a queue as it stands in subjects and in its consumers' names.
+func QueueToken(queue string) string { return queueToken(queue) }
+
 // names builds every subject and name of one namespace. Nothing else does.
 type names struct{ ns string }
 

@@ -1,9 +1,6 @@
 package client
 
 import (
-	"crypto/sha256"
-	"encoding/hex"
-	"fmt"
 	"net/url"
 	"slices"
 	"strings"
@@ -54,7 +51,7 @@ func (s subjects) looking(p *PermissionError) bool {
 func (s subjects) managing(queue string) func(*PermissionError) bool {
 	return func(p *PermissionError) bool {
 		of := s.consumerQueue(p)
-		return s.looking(p) && (of == "" || of == queueToken(queue))
+		return s.looking(p) && (of == "" || of == streams.QueueToken(queue))
 	}
 }
 
@@ -78,7 +75,7 @@ func (s subjects) workers() string { return "KV_" + strings.TrimSuffix(s.stream,
 // event is the subject on which changes of jobs are told; * or what is named, unescaped, in each place.
 func (s subjects) event(state, queue, space, id string) string {
 	if queue != "*" {
-		queue = queueToken(queue)
+		queue = streams.QueueToken(queue)
 	}
 	return strings.Join([]string{s.namespace, "event", state, queue, anyOr(space), anyOr(id)}, ".")
 }
@@ -87,7 +84,7 @@ func anyOr(name string) string {
 	if name == "*" {
 		return name
 	}
-	return escape(name)
+	return streams.Token(name)
 }
 
 // answers: without them, nothing works.
@@ -172,37 +169,10 @@ func (c concern) among(f *job.Filter) bool {
 	switch {
 	case c.all:
 		return true
-	case c.queue == "" || f.Queue != "" && c.queue != queueToken(f.Queue):
+	case c.queue == "" || f.Queue != "" && c.queue != streams.QueueToken(f.Queue):
 		return false
 	}
 	return c.id == "" || f.AllSpaces || slices.Contains(f.Spaces, c.space)
-}
-
-// maxQueueToken is how long the token of a queue may be before it is a hash.
-const maxQueueToken = 200
-
-// queueToken is the token of a queue's name.
-func queueToken(queue string) string {
-	t := escape(queue)
-	if len(t) > maxQueueToken {
-		sum := sha256.Sum256([]byte(queue))
-		t = "=-" + hex.EncodeToString(sum[:16])
-	}
-	return t
-}
-
-// escape writes a name as a token of a subject, in which =XX is a byte.
-func escape(name string) string {
-	var b strings.Builder
-	for i := range len(name) {
-		switch c := name[i]; {
-		case 'a' <= c && c <= 'z', 'A' <= c && c <= 'Z', '0' <= c && c <= '9', c == '-', c == '_':
-			b.WriteByte(c)
-		default:
-			fmt.Fprintf(&b, "=%02X", c)
-		}
-	}
-	return b.String()
 }
 
 // unescape reads a token of a subject, in which =XX is a byte.
