@@ -3,6 +3,7 @@ package kill
 import (
 	"cmp"
 	"context"
+	"encoding/json"
 	"errors"
 	"fmt"
 	"slices"
@@ -89,32 +90,78 @@ func (c *crew) sweepToRest() {
 	}
 }
 
-// walk goes through the whole stream, message by message: one document for each job, an end, and nothing else.
+// walk goes through the whole stream, message by message: one document for each job, an end, and nothing else. So it
+// is with the stream's leader at once, and soon with whichever replica answers: one that is behind may still show what
+// went before.
 func (c *crew) walk(present map[string]job.Status) {
 	c.t.Helper()
+	if err := c.whole(present, c.fromLeader); err != nil {
+		c.t.Error(err)
+		return
+	}
 	ctx, cancel := context.WithTimeout(context.Background(), patience)
 	defer cancel()
 	s, err := c.js.Stream(ctx, stream)
 	require.NoError(c.t, err)
+	c.until(func() error {
+		return c.whole(present, func(ctx context.Context, seq uint64) (*jetstream.RawStreamMsg, error) {
+			return s.GetMsg(ctx, seq, jetstream.WithGetMsgSubject(">"))
+		})
+	})
+}
+
+// whole says what in a stream, read message by message, is not the one end of a job.
+func (c *crew) whole(present map[string]job.Status, next func(context.Context, uint64) (*jetstream.RawStreamMsg, error)) error {
+	ctx, cancel := context.WithTimeout(context.Background(), patience)
+	defer cancel()
 	met := make(map[string]string)
 	for seq := uint64(1); ; seq++ {
-		m, err := s.GetMsg(ctx, seq, jetstream.WithGetMsgSubject(">"))
+		m, err := next(ctx, seq)
 		if errors.Is(err, jetstream.ErrMsgNotFound) {
 			break
 		}
-		require.NoError(c.t, err)
+		if err != nil {
+			return err
+		}
 		seq = m.Sequence
 		t := strings.Split(m.Subject, ".")
 		if len(t) != 6 || t[1] != "job" || !job.Status(t[2]).Terminal() {
-			c.t.Errorf("left in the stream: %s", m.Subject)
-			continue
+			return fmt.Errorf("left in the stream: %s at %d", m.Subject, seq)
 		}
 		if other := met[t[5]]; other != "" {
-			c.t.Errorf("job %s has two documents: %s and %s", t[5], other, m.Subject)
+			return fmt.Errorf("job %s has two documents: %s and %s", t[5], other, m.Subject)
 		}
 		met[t[5]] = m.Subject
 	}
-	require.Len(c.t, met, len(present), "jobs in the stream")
+	if len(met) != len(present) {
+		return fmt.Errorf("%d jobs in the stream, want %d", len(met), len(present))
+	}
+	return nil
+}
+
+// fromLeader reads the first message at seq or above from the stream's leader, which the client library does only where
+// a stream has no direct reads.
+func (c *crew) fromLeader(ctx context.Context, seq uint64) (*jetstream.RawStreamMsg, error) {
+	m, err := c.js.Conn().RequestWithContext(ctx, "$JS.API.STREAM.MSG.GET."+stream, fmt.Appendf(nil, `{"seq":%d,"next_by_subj":">"}`, seq))
+	if err != nil {
+		return nil, err
+	}
+	var answer struct {
+		Message struct {
+			Subject string `json:"subject"`
+			Seq     uint64 `json:"seq"`
+		} `json:"message"`
+		Error *jetstream.APIError `json:"error"`
+	}
+	switch err := json.Unmarshal(m.Data, &answer); {
+	case err != nil:
+		return nil, err
+	case answer.Error != nil && answer.Error.ErrorCode == jetstream.JSErrCodeMessageNotFound:
+		return nil, jetstream.ErrMsgNotFound
+	case answer.Error != nil:
+		return nil, answer.Error
+	}
+	return &jetstream.RawStreamMsg{Subject: answer.Message.Subject, Sequence: answer.Message.Seq}, nil
 }
 
 // atRest reads what the stream holds. Its error says what is still going on.
