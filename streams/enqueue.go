@@ -70,10 +70,11 @@ func (s *Store) replaced(ctx context.Context, e *enqueue) {
 	}
 }
 
-// identify gives a job a message id where its record, by which a second enqueue is known, may be gone at once. It costs
-// the server memory for each job of the last two minutes, so others have none.
+// identify gives a job a message id where its record, by which a second enqueue is known, may be gone at once, and where
+// two are expected to enqueue it: a schedule's fire. It costs the server memory for each job of the last two minutes, so
+// others have none.
 func (s *Store) identify(e *enqueue) {
-	if s.leavesNothing(e.doc.job()) {
+	if e.doc.Job.Trigger == job.TriggerSchedule || s.leavesNothing(e.doc.job()) {
 		e.messageID = e.tail
 	}
 }

@@ -10,6 +10,7 @@ import (
 	"testing"
 	"time"
 
+	"github.com/nats-io/nats.go/jetstream"
 	"github.com/stretchr/testify/require"
 
 	"github.com/jetcrew/jetcrew/integration/natstest"
@@ -429,6 +430,22 @@ func TestWithoutRetentionNoRecordIsLeft(t *testing.T) {
 	require.Equal(t, "600", header(n.newestMessage(hook).header, "Nats-TTL"))
 	claimNone(t, c, while)
 	n.clean("q", 1)
+}
+
+// Two processes may make the same fire while its job is moved from one document to the next: the server knows it by its
+// message id as well.
+func TestAFireHasAMessageID(t *testing.T) {
+	t.Parallel()
+	n := server(t).open(t)
+	plain := n.enqueue(spec("q", "plain"))
+	s := spec("q", "nightly@1")
+	s.Trigger = job.TriggerSchedule
+	fire := n.enqueue(s)
+	require.Empty(t, header(n.newestMessage(plain).header, jetstream.MsgIDHeader))
+	require.NotEmpty(t, header(n.newestMessage(fire).header, jetstream.MsgIDHeader))
+	many, err := n.EnqueueMany(t.Context(), []job.Spec{s})
+	require.NoError(t, err)
+	require.False(t, many[0].Created)
 }
 
 func TestWithoutRetentionAnOldHolderEndsNothing(t *testing.T) {

@@ -24,6 +24,7 @@ type Presence struct {
 	Lease     time.Duration            `json:"lease,omitzero"` // by which it goes; older programs do not say
 	StartedAt time.Time                `json:"startedAt"`
 	BeatAt    time.Time                `json:"beatAt"`
+	Types     []string                 `json:"types,omitzero"`  // that it has handlers for; older programs do not say
 	Claims    map[string]PresenceClaim `json:"claims,omitzero"` // by the name of the claim
 }
 
@@ -41,6 +42,7 @@ type PresenceClaim struct {
 const (
 	namedClaims = 500
 	fewClaims   = 200 // are reported with all there is
+	namedTypes  = 100 // of those that it has handlers for
 )
 
 func presenceKey(worker, queue string) string { return escape(worker) + "." + queueToken(queue) }
@@ -51,7 +53,7 @@ func (c *consumer) beatPresence(ctx context.Context, claims []*claim) error {
 	now := job.Millis(c.s.Now())
 	p := Presence{
 		Worker: c.cfg.WorkerID, Queue: c.cfg.Queue, Host: host, PID: os.Getpid(), Version: c.cfg.Version,
-		Slots: c.cfg.Slots, StartedAt: job.Millis(c.started), BeatAt: now,
+		Slots: c.cfg.Slots, StartedAt: job.Millis(c.started), BeatAt: now, Types: c.cfg.Types[:min(len(c.cfg.Types), namedTypes)],
 	}
 	p.Lease = c.lease()
 	until := now.Add(p.Lease)

@@ -143,7 +143,7 @@ func mergeWorkers(all []Presence) []job.Worker {
 }
 
 func (p *Presence) queue() job.WorkerQueue {
-	q := job.WorkerQueue{Queue: p.Queue, Slots: p.Slots, Lease: p.Lease, Running: len(p.Claims)}
+	q := job.WorkerQueue{Queue: p.Queue, Slots: p.Slots, Lease: p.Lease, Running: len(p.Claims), Types: p.Types}
 	for _, c := range p.Claims {
 		if c.ID != "" {
 			q.Jobs = append(q.Jobs, job.WorkerJob{Space: c.Space, ID: c.ID, Type: c.Type, Since: c.Since})

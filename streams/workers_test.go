@@ -46,7 +46,7 @@ func TestWorkers(t *testing.T) {
 	n.publish(bucket+"w9.a", `{"worker":"another","queue":"a"}`)
 	now := job.Millis(n.Now())
 	n.say(Presence{Worker: "stale", Queue: "a", Lease: time.Second, BeatAt: now.Add(-time.Minute)})
-	n.say(Presence{Worker: "w0", Queue: "a", Slots: 2, StartedAt: now, BeatAt: now, Host: "h", PID: 5, Version: "v"}) // says no lease
+	n.say(Presence{Worker: "w0", Queue: "a", Slots: 2, StartedAt: now, BeatAt: now, Host: "h", PID: 5, Version: "v", Types: []string{"t"}}) // says no lease
 	require.NoError(t, gone.Close(t.Context()))
 
 	var workers []job.Worker
@@ -57,7 +57,7 @@ func TestWorkers(t *testing.T) {
 		return err
 	})
 	require.Equal(t, job.Worker{
-		ID: "w0", Host: "h", PID: 5, Version: "v", StartedAt: now, BeatAt: now, Queues: []job.WorkerQueue{{Queue: "a", Slots: 2}},
+		ID: "w0", Host: "h", PID: 5, Version: "v", StartedAt: now, BeatAt: now, Queues: []job.WorkerQueue{{Queue: "a", Slots: 2, Types: []string{"t"}}},
 	}, workers[0])
 	w := workers[1]
 	require.Equal(t, "w1", w.ID)

@@ -114,7 +114,7 @@ func (r *run) open(ctx context.Context) error {
 			continue
 		}
 		consumer, err := r.w.queue.Consume(ctx, job.ConsumerConfig{
-			Queue: name, WorkerID: r.cfg.ID, Slots: slots, Lease: r.cfg.Lease, Version: r.cfg.Version,
+			Queue: name, WorkerID: r.cfg.ID, Slots: slots, Lease: r.cfg.Lease, Version: r.cfg.Version, Types: r.w.Types(),
 		})
 		if err != nil {
 			return fmt.Errorf("worker: queue %q: %w", name, err)

@@ -55,7 +55,9 @@ func TestContractB1_ZeroTakesNothing(t *testing.T) {
 		c.ended(c.enqueue(job.Spec{Queue: "other"}))
 		synctest.Wait()
 		require.Len(t, c.q.consumers, 1, "no consumer for a queue that nothing is taken from")
-		require.Equal(t, job.ConsumerConfig{Queue: "other", WorkerID: c.w.ID(), Slots: 1, Lease: 30 * time.Second}, c.q.consumers[0])
+		require.Equal(t, job.ConsumerConfig{
+			Queue: "other", WorkerID: c.w.ID(), Slots: 1, Lease: 30 * time.Second, Types: c.w.Types(),
+		}, c.q.consumers[0])
 		j, err := c.q.Get(t.Context(), key)
 		require.NoError(t, err)
 		require.Equal(t, job.Pending, j.Status)

@@ -318,8 +318,9 @@ type WorkerQueue struct {
 	Queue   string        `json:"queue"`
 	Slots   int           `json:"slots"`
 	Lease   time.Duration `json:"lease"`
-	Running int           `json:"running"`       // claims that have been written
-	Jobs    []WorkerJob   `json:"jobs,omitzero"` // of these, where they are not too many to be named
+	Running int           `json:"running"`        // claims that have been written
+	Types   []string      `json:"types,omitzero"` // that it has handlers for, the first of them where they are many
+	Jobs    []WorkerJob   `json:"jobs,omitzero"`  // of these, where they are not too many to be named
 }
 
 // WorkerJob is a job that a worker runs.

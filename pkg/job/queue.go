@@ -94,6 +94,7 @@ type ConsumerConfig struct {
 	Slots    int           // how many jobs the worker runs at a time; at least 1
 	Lease    time.Duration // for a queue that is new; 0: 30 s. A queue that has a lease keeps it.
 	Version  string        // of the worker's program, for whoever looks at its presence
+	Types    []string      // that the worker has handlers for, likewise
 }
 
 // Consumer hands out the jobs of one queue, each under a lease that it renews by itself for as long as the

@@ -42,7 +42,7 @@ func (q *Queue) Workers(ctx context.Context) ([]job.Worker, error) {
 
 // part is a worker's part in one queue. Called with mu held.
 func (q *Queue) part(c *consumer) job.WorkerQueue {
-	p := job.WorkerQueue{Queue: c.cfg.Queue, Slots: c.cfg.Slots, Lease: c.lease()}
+	p := job.WorkerQueue{Queue: c.cfg.Queue, Slots: c.cfg.Slots, Lease: c.lease(), Types: c.cfg.Types}
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	for cl := range c.held {
