@@ -17,10 +17,12 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"github.com/jetcrew/jetcrew/integration/natstest"
+	"github.com/jetcrew/jetcrew/pkg/job"
+	"github.com/jetcrew/jetcrew/pkg/kv"
 )
 
-// TestBench measures the bucket beside the client library's own KV, by turns and in one run, and prints ratios. It asserts
-// none, and is short unless JETCREW_BENCH asks for more.
+// TestBench measures the bucket beside the client library's own KV, by turns and in one run, and prints ratios, with
+// their quartiles. It asserts none, and is short unless JETCREW_BENCH asks for more.
 func TestBench(t *testing.T) {
 	if testing.Short() {
 		t.Skip("takes some seconds")
@@ -94,13 +96,73 @@ func TestBench(t *testing.T) {
 			}
 			raws, ours, ratios = append(raws, r), append(ours, o), append(ratios, o/r)
 		}
-		fmt.Printf("%-40s %4d at a time: raw %9.0f/s  ours %9.0f/s  ratio %.2f\n", c.name, c.at, median(raws), median(ours), median(ratios))
+		m := median(ratios)
+		fmt.Printf("%-40s %4d at a time: raw %9.0f/s  ours %9.0f/s  ratio %.2f [%.2f..%.2f]\n", c.name, c.at, median(raws), median(ours),
+			m, ratios[len(ratios)/4], ratios[len(ratios)*3/4])
 	}
 	has(t, b, "count", strconv.FormatInt(ourCount.Load(), 10))
 	has(t, b, "alone", strconv.FormatInt(ourAlone.Load(), 10))
 	e, err := raw.Get(ctx, "count")
 	require.NoError(t, err)
 	require.Equal(t, strconv.FormatInt(rawCount.Load(), 10), string(e.Value()))
+}
+
+// TestBenchChange measures 50 writers that change one value, in one process, where they take turns, and in five, which race.
+func TestBenchChange(t *testing.T) {
+	if testing.Short() {
+		t.Skip("takes some seconds")
+	}
+	each, rounds := 4, 1
+	if os.Getenv("JETCREW_BENCH") != "" {
+		each, rounds = 40, 5
+	}
+	url := natstest.StartServer(t, natstest.ServerConfig{}).URL()
+	for _, processes := range []int{1, 5} {
+		spaces := make([]*kv.Space, processes)
+		for i := range spaces {
+			spaces[i] = kv.New(open(t, url, config()), kv.Options{}).Space("bench")
+		}
+		key := "by-" + strconv.Itoa(processes)
+		var written, refused, slowest atomic.Int64
+		var rates []float64
+		for range rounds {
+			from := time.Now()
+			var all sync.WaitGroup
+			for w := range 50 {
+				all.Go(func() {
+					for range each {
+						asked := time.Now()
+						_, err := kv.Change(t.Context(), spaces[w%processes], key, func(n *int) (*int, error) {
+							if n == nil {
+								n = new(int)
+							}
+							return new(*n + 1), nil
+						}, nil)
+						var busy *job.Refusal
+						switch took := time.Since(asked).Nanoseconds(); {
+						case errors.As(err, &busy):
+							refused.Add(1)
+						case err != nil:
+							t.Error(err)
+						default:
+							written.Add(1)
+							for most := slowest.Load(); took > most && !slowest.CompareAndSwap(most, took); most = slowest.Load() {
+							}
+						}
+					}
+				})
+			}
+			all.Wait()
+			rates = append(rates, float64(50*each)/time.Since(from).Seconds())
+		}
+		slices.Sort(rates)
+		fmt.Printf("change, 50 writers in %d process(es)      %d, %d refused, %.0f/s [%.0f..%.0f], slowest %s\n", processes, written.Load(),
+			refused.Load(), median(rates), rates[0], rates[len(rates)-1], time.Duration(slowest.Load()).Round(time.Millisecond))
+		n, ok, err := kv.Get[int64](t.Context(), spaces[0], key)
+		require.NoError(t, err)
+		require.True(t, ok)
+		require.Equal(t, written.Load(), n, "what was acknowledged, and nothing else")
+	}
 }
 
 // TestBenchBulk measures what is done to very many keys.

@@ -6,37 +6,46 @@ import (
 	"github.com/jetcrew/jetcrew/pkg/kv"
 )
 
-// encode writes a key as the bucket has it: reversibly, and readable. Letters, digits, '-' and '_' stand for themselves;
-// a '/' between two bytes that are none is the '.' between two tokens; any other byte is =XX. The longest key takes three
-// times its 764 bytes, which leaves its subject well below the 4 KB at which the server closes the connection.
+// encode writes a key as the bucket has it: reversibly, and readable. Each '/' is the '.' between two tokens; in what
+// stands between them, letters, digits, '-' and '_' stand for themselves, and any other byte is =XX. Where nothing stands
+// between them, the token is a single '=', since none may be empty. So a key has a prefix that ends in '/' just where its
+// name has that prefix's tokens, and more: v/acme//x is v.acme.=.x. The longest key takes three times its 764 bytes,
+// which leaves its subject well below the 4 KB at which the server closes the connection.
 func encode(key string) string {
-	n := 0
-	for i := range len(key) {
-		if !plain(key[i]) {
-			n++
-		}
-	}
-	if n == 0 {
-		return key
-	}
 	const digits = "0123456789ABCDEF"
-	out := make([]byte, 0, len(key)+2*n)
+	n, empty := 0, true
 	for i := range len(key) {
 		switch c := key[i]; {
 		case plain(c):
-			out = append(out, c)
-		case c == '/' && separates(key, i):
-			out = append(out, '.')
+			empty = false
+		case c == '/':
+			n, empty = n+1, true
 		default:
-			out = append(out, '=', digits[c>>4], digits[c&15])
+			n, empty = n+2, false
 		}
 	}
+	if n == 0 && !empty {
+		return key
+	}
+	out := make([]byte, 0, len(key)+n+1)
+	empty = true // so far, the token
+	for i := range len(key) {
+		switch c := key[i]; {
+		case plain(c):
+			out, empty = append(out, c), false
+		case c == '/':
+			if empty {
+				out = append(out, '=')
+			}
+			out, empty = append(out, '.'), true
+		default:
+			out, empty = append(out, '=', digits[c>>4], digits[c&15]), false
+		}
+	}
+	if empty {
+		out = append(out, '=')
+	}
 	return string(out)
-}
-
-// separates reports whether the '/' at i stands between two bytes that are none.
-func separates(key string, i int) bool {
-	return i > 0 && i+1 < len(key) && key[i-1] != '/' && key[i+1] != '/'
 }
 
 // decode reverses encode. It takes only what encode writes: whatever else stands in the bucket is not one of our keys.
@@ -46,6 +55,8 @@ func decode(name string) (string, bool) {
 		switch c := name[i]; {
 		case c == '.':
 			out = append(out, '/')
+		case c == '=' && (i == 0 || name[i-1] == '.') && (i+1 == len(name) || name[i+1] == '.'):
+			// the token of nothing
 		case c == '=' && i+2 < len(name):
 			hi, lo := unhex(name[i+1]), unhex(name[i+2])
 			if hi < 0 || lo < 0 {
@@ -62,11 +73,13 @@ func decode(name string) (string, bool) {
 }
 
 // filter is a subject filter, below the bucket's prefix, that every key with a prefix matches, and as few others as whole
-// tokens can tell apart. A '/' at the end of the prefix does not tell yet whether it will separate tokens (v/acme//x is
-// v.acme=2F=2Fx), so neither it nor the token before it is part of the filter.
+// tokens can tell apart: none, where the prefix is empty or ends in '/'.
 func filter(prefix string) string {
-	certain := encode(strings.TrimRight(prefix, "/"))
-	return certain[:strings.LastIndexByte(certain, '.')+1] + ">"
+	i := strings.LastIndexByte(prefix, '/')
+	if i < 0 {
+		return ">"
+	}
+	return encode(prefix[:i]) + ".>"
 }
 
 func plain(c byte) bool {

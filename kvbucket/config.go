@@ -26,6 +26,7 @@ const (
 	DefaultNamespace = "jetcrew"
 	DefaultMarkerTTL = 30 * time.Second
 	MinMarkerTTL     = time.Second
+	MaxMarkerTTL     = 24 * time.Hour
 )
 
 // Clock tells the store's time. A streams.Store is one.
@@ -44,7 +45,7 @@ type Config struct {
 	// Clock is the store's: lifetimes are judged by it. Required.
 	Clock Clock
 	// MarkerTTL is how long a deleted key leaves a marker, in whole seconds. It should be longer than a write can be on
-	// its way: the marker is what keeps one that comes late from bringing the key back. Defaults to 30 s, 1 s at least.
+	// its way: the marker is what keeps one that comes late from bringing the key back. Defaults to 30 s; 1 s to a day.
 	MarkerTTL time.Duration
 	// Logger takes what an operator should know. Defaults to none.
 	Logger zerolog.Logger
@@ -75,8 +76,8 @@ func (c *Config) normalize() error {
 	if c.MarkerTTL == 0 {
 		c.MarkerTTL = DefaultMarkerTTL
 	}
-	if c.MarkerTTL < MinMarkerTTL {
-		return fmt.Errorf("kvbucket: marker TTL: want at least %s, not %s", MinMarkerTTL, c.MarkerTTL)
+	if c.MarkerTTL < MinMarkerTTL || c.MarkerTTL > MaxMarkerTTL {
+		return fmt.Errorf("kvbucket: marker TTL: want %s to %s, not %s", MinMarkerTTL, MaxMarkerTTL, c.MarkerTTL)
 	}
 	return nil
 }

@@ -48,12 +48,19 @@ func readEntry(h nats.Header, data []byte, seq uint64, stored time.Time) *entry 
 	if header(h, jetstream.MarkerReasonHeader) != "" { // the server's own, of a bucket that had limit markers
 		e.marker = true
 	}
-	if guard, err := strconv.ParseUint(header(h, jetstream.ExpectedLastSubjSeqHeader), 10, 64); err == nil {
-		e.guarded, e.guard = true, guard
+	// What is not there is not parsed: an error costs more than the rest.
+	if text := header(h, jetstream.ExpectedLastSubjSeqHeader); text != "" {
+		if guard, err := strconv.ParseUint(text, 10, 64); err == nil {
+			e.guarded, e.guard = true, guard
+		}
 	}
-	if ms, err := strconv.ParseInt(header(h, headerExpires), 10, 64); err == nil {
-		e.expires = time.UnixMilli(ms).UTC()
-	} else if ttl := header(h, jetstream.MsgTTLHeader); ttl != "" {
+	if text := header(h, headerExpires); text != "" {
+		if ms, err := strconv.ParseInt(text, 10, 64); err == nil {
+			e.expires = time.UnixMilli(ms).UTC()
+			return e
+		}
+	}
+	if ttl := header(h, jetstream.MsgTTLHeader); ttl != "" {
 		e.expires = expiry(ttl, stored)
 	}
 	return e

@@ -202,7 +202,18 @@ func TestTheStockToolsReadAndWriteTheBucket(t *testing.T) {
 	require.NoError(t, store.Purge(ctx, "n"))
 	absent(t, b, "n")
 
-	for _, foreign := range []string{"a=", "a/b", "=2f", "x=FF", "=41"} { // no names that jetcrew writes
+	for key, name := range map[string]string{"v/acme//x": "v.acme.=.x", "v/acme/": "v.acme.=", "/": "=.="} { // no token is empty
+		set(t, b, key, key, 0)
+		e, err = store.Get(ctx, name)
+		require.NoError(t, err, name)
+		require.Equal(t, key, string(e.Value()))
+		_, err = store.Update(ctx, name, []byte("by hand"), e.Revision())
+		require.NoError(t, err, name)
+		has(t, b, key, "by hand")
+		require.NoError(t, b.Delete(ctx, key))
+	}
+
+	for _, foreign := range []string{"a=", "a/b", "=2f", "x=FF", "=41", "=2F", "==", "=", "a.=b"} { // no names that jetcrew writes
 		_, err = store.Put(ctx, foreign, []byte("v"))
 		require.NoError(t, err, foreign)
 	}

@@ -72,7 +72,10 @@ func TestAKeyOfVeryManyTokens(t *testing.T) {
 	has(t, b, key, "v")
 	odd := strings.Repeat(" /", kv.MaxKey/2-1) + " " // an escape in each
 	set(t, b, odd, "v", 0)
-	for _, k := range []string{key, odd} {
+	slashes := strings.Repeat("/", kv.MaxKey) // as many tokens as a key can have
+	set(t, b, slashes, "v", 0)
+	for _, k := range []string{key, odd, slashes} {
+		has(t, b, k, "v")
 		require.Equal(t, []string{k}, keysOf(t, b, k))
 		require.Equal(t, []string{k}, keysOf(t, b, k[:len(k)-1]))
 	}
@@ -80,5 +83,9 @@ func TestAKeyOfVeryManyTokens(t *testing.T) {
 	require.NoError(t, err)
 	require.Equal(t, 1, n)
 	absent(t, b, odd)
+	n, err = b.Wipe(t.Context(), slashes)
+	require.NoError(t, err)
+	require.Equal(t, 1, n)
+	absent(t, b, slashes)
 	has(t, b, key, "v")
 }

@@ -105,6 +105,42 @@ func TestListingLeavesNoConsumer(t *testing.T) {
 	require.Zero(t, consumers())
 }
 
+// A space's keys are told from others by the server: what a listing or a wipe of it has delivered are its own, however many
+// there are beside.
+func TestASpaceIsReadWithoutTheOthers(t *testing.T) {
+	t.Parallel()
+	b := open(t, server(t), config())
+	beside := []string{"v/acme2/", "v/acm/", "w/acme/", "v//acme/", "/v/acme/", "v/acme"} // the last makes v/acme5 and the like
+	const others = 20_000
+	fill(t, b, others, func(i int) string { return beside[i%len(beside)] + strconv.Itoa(i) }, "v")
+	set(t, b, "v/acme", "no key of the space", 0)
+	own := []string{"v/acme/", "v/acme//", "v/acme//x", "v/acme/x", "v/acme/x/", "v/acme/x/y", "v/acme/=", "v/acme/ "}
+	for _, key := range own {
+		set(t, b, key, "v", 0)
+	}
+	delivered := func(do func()) uint64 {
+		before := b.nc.Stats().InMsgs
+		do()
+		return b.nc.Stats().InMsgs - before
+	}
+	for prefix, want := range map[string][]string{
+		"v/acme/": own, "v/acme//": {"v/acme//", "v/acme//x"}, "v/acme/x/": {"v/acme/x/", "v/acme/x/y"}, "v/acme/ ": {"v/acme/ "},
+		"v/acme/x": {"v/acme/x", "v/acme/x/", "v/acme/x/y"}, "v/acme/x/y": {"v/acme/x/y"}, "v/nobody/": {},
+	} {
+		n := delivered(func() { require.ElementsMatch(t, want, keysOf(t, b, prefix), prefix) })
+		require.Less(t, n, uint64(100), "%q: the space's own, and the answers of the API", prefix)
+	}
+	n := delivered(func() {
+		wiped, err := b.Wipe(t.Context(), "v/acme/")
+		require.NoError(t, err)
+		require.Equal(t, len(own), wiped)
+	})
+	require.Less(t, n, uint64(100))
+	require.Empty(t, keysOf(t, b, "v/acme/"))
+	has(t, b, "v/acme", "no key of the space")
+	require.Len(t, keysOf(t, b, ""), others+1)
+}
+
 func TestAListingGoesOnWhereItsConsumerWasLost(t *testing.T) {
 	t.Parallel()
 	b := open(t, server(t), config())

@@ -149,7 +149,7 @@ func foreign(have, want jetstream.StreamConfig) string {
 
 // mend compares what a bucket has with what jetcrew would make, and answers the configuration with all that may be changed.
 // What breaks a promise is among broken, and is refused where it may not be changed. What an operator may have wanted
-// (replicas, storage, a limit at which writes fail) is only reported.
+// (replicas, storage, a limit at which writes or listings fail) is only reported.
 func mend(have, want jetstream.StreamConfig) (fixed jetstream.StreamConfig, drift []Drift, broken []string) {
 	fixed = have
 	note := func(field string, differs bool, want, have any, fix func()) bool {
@@ -167,6 +167,7 @@ func mend(have, want jetstream.StreamConfig) (fixed jetstream.StreamConfig, drif
 		}
 	}
 	limited := have.MaxMsgs > 0 || have.MaxBytes > 0
+	idle := have.ConsumerLimits.InactiveThreshold
 	must("max_msgs_per_subject", have.MaxMsgsPerSubject != 1, 1, have.MaxMsgsPerSubject,
 		"an older value would come back when a newer one lapses", func() { fixed.MaxMsgsPerSubject = 1 })
 	must("max_age", have.MaxAge > 0, 0, have.MaxAge, "keys without a lifetime would go", func() { fixed.MaxAge = 0 })
@@ -179,10 +180,14 @@ func mend(have, want jetstream.StreamConfig) (fixed jetstream.StreamConfig, drif
 	must("discard_new_per_subject", have.DiscardNewPerSubject, false, true, "no key could be written twice",
 		func() { fixed.DiscardNewPerSubject = false })
 	must("no_ack", have.NoAck, false, true, "no write would be answered", func() { fixed.NoAck = false })
+	must("consumer_limits.inactive_threshold", idle > 0 && idle < idleConsumer, "none", idle, "keys could not be listed",
+		func() { fixed.ConsumerLimits.InactiveThreshold = 0 })
 	note("allow_direct", !have.AllowDirect, true, false, func() { fixed.AllowDirect = true })
 	note("max_msg_size", have.MaxMsgSize > 0, -1, have.MaxMsgSize, nil)
+	note("max_consumers", have.MaxConsumers > 0, -1, have.MaxConsumers, nil)
 	note("max_msgs", have.MaxMsgs > 0, -1, have.MaxMsgs, nil)
 	note("max_bytes", have.MaxBytes > 0, -1, have.MaxBytes, nil)
+	note("persist_mode", have.PersistMode != want.PersistMode, want.PersistMode, have.PersistMode, nil)
 	note("storage", have.Storage != want.Storage, want.Storage, have.Storage, nil)
 	note("num_replicas", have.Replicas != want.Replicas, want.Replicas, have.Replicas, nil)
 	return fixed, drift, broken

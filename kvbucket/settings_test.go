@@ -25,6 +25,7 @@ func TestAConfigIsCheckedAtTheDoor(t *testing.T) {
 		{"manage", func(c *Config) { c.Manage = "perhaps" }},
 		{"clock", func(c *Config) { c.Clock = nil }},
 		{"marker TTL", func(c *Config) { c.MarkerTTL = time.Second - 1 }},
+		{"marker TTL", func(c *Config) { c.MarkerTTL = MaxMarkerTTL + 1 }},
 	} {
 		cfg := config()
 		c.change(&cfg)
@@ -70,15 +71,20 @@ var byHand = map[string]struct {
 	field  string // that is mended
 	benign bool   // without it as well the package keeps its promises
 }{
-	"history":           {func(c *jetstream.StreamConfig) { c.MaxMsgsPerSubject = 5 }, "max_msgs_per_subject", false},
-	"bucket TTL":        {func(c *jetstream.StreamConfig) { c.MaxAge, c.Duplicates = time.Minute, time.Minute }, "max_age", false},
-	"no message TTLs":   {func(c *jetstream.StreamConfig) { c.AllowMsgTTL = false }, "allow_msg_ttl", false},
-	"limit markers":     {func(c *jetstream.StreamConfig) { c.SubjectDeleteMarkerTTL = time.Minute }, "subject_delete_marker_ttl", false},
-	"no rollups":        {func(c *jetstream.StreamConfig) { c.AllowRollup = false }, "allow_rollup_hdrs", false},
-	"drops the oldest":  {func(c *jetstream.StreamConfig) { c.MaxBytes, c.Discard = 1<<20, jetstream.DiscardOld }, "discard", false},
-	"new keys only":     {func(c *jetstream.StreamConfig) { c.DiscardNewPerSubject = true }, "discard_new_per_subject", false},
-	"no answers":        {func(c *jetstream.StreamConfig) { c.NoAck = true }, "no_ack", false},
-	"no direct gets":    {func(c *jetstream.StreamConfig) { c.AllowDirect = false }, "allow_direct", true},
+	"history":          {func(c *jetstream.StreamConfig) { c.MaxMsgsPerSubject = 5 }, "max_msgs_per_subject", false},
+	"bucket TTL":       {func(c *jetstream.StreamConfig) { c.MaxAge, c.Duplicates = time.Minute, time.Minute }, "max_age", false},
+	"no message TTLs":  {func(c *jetstream.StreamConfig) { c.AllowMsgTTL = false }, "allow_msg_ttl", false},
+	"limit markers":    {func(c *jetstream.StreamConfig) { c.SubjectDeleteMarkerTTL = time.Minute }, "subject_delete_marker_ttl", false},
+	"no rollups":       {func(c *jetstream.StreamConfig) { c.AllowRollup = false }, "allow_rollup_hdrs", false},
+	"drops the oldest": {func(c *jetstream.StreamConfig) { c.MaxBytes, c.Discard = 1<<20, jetstream.DiscardOld }, "discard", false},
+	"new keys only":    {func(c *jetstream.StreamConfig) { c.DiscardNewPerSubject = true }, "discard_new_per_subject", false},
+	"no answers":       {func(c *jetstream.StreamConfig) { c.NoAck = true }, "no_ack", false},
+	"no direct gets":   {func(c *jetstream.StreamConfig) { c.AllowDirect = false }, "allow_direct", true},
+	"short consumers": {
+		func(c *jetstream.StreamConfig) { c.ConsumerLimits.InactiveThreshold = time.Second }, "consumer_limits.inactive_threshold", false,
+	},
+	"few consumers":     {func(c *jetstream.StreamConfig) { c.MaxConsumers = 2 }, "", true},
+	"flushed later":     {func(c *jetstream.StreamConfig) { c.PersistMode = jetstream.AsyncPersistMode }, "", true},
 	"a max value":       {func(c *jetstream.StreamConfig) { c.MaxMsgSize = 1024 }, "", true},
 	"in memory":         {func(c *jetstream.StreamConfig) { c.Storage = jetstream.MemoryStorage }, "", true},
 	"a limit of bytes":  {func(c *jetstream.StreamConfig) { c.MaxBytes = 1 << 20 }, "", true},
@@ -124,6 +130,7 @@ func TestABucketMadeByHandIsMendedOrRefused(t *testing.T) {
 			set(t, b, "k", "1", time.Second)
 			set(t, b, "k", "2", 0)
 			has(t, b, "k", "2")
+			require.Equal(t, []string{"k"}, keysOf(t, b, ""))
 			ok, err := b.Swap(t.Context(), "k", new("2"), "3", time.Hour)
 			require.NoError(t, err)
 			require.True(t, ok)
@@ -131,6 +138,12 @@ func TestABucketMadeByHandIsMendedOrRefused(t *testing.T) {
 			require.NoError(t, err)
 			require.True(t, ok)
 			absent(t, b, "k")
+			sum, err := b.Increment(t.Context(), "k", 1)
+			require.NoError(t, err)
+			require.EqualValues(t, 1, sum)
+			n, err := b.Wipe(t.Context(), "")
+			require.NoError(t, err)
+			require.Equal(t, 1, n)
 		})
 	}
 }

@@ -129,6 +129,7 @@ func TestTheDeploymentWorksAndOutlivesANode(t *testing.T) {
 
 	// It takes its time to give up.
 	denied := d.as("producer", "enqueue", "echo", "--id", "foreign", "--space", "acme")
+	t.Run("keys", func(t *testing.T) { testKeys(t, d) })
 	t.Run("roles", func(t *testing.T) { testRoles(t, d) })
 
 	// The worst node to lose is the one that leads the stream.
@@ -213,6 +214,7 @@ func testRoles(t *testing.T, d *deployment) {
 		"$JS.API.CONSUMER.DURABLE.CREATE.JETCREW_JOBS.other", "$JS.API.CONSUMER.CREATE.KV_JETCREW_WORKERS.other",
 		"$SYS.REQ.SERVER.PING", "elsewhere",
 	}
+	manage = append(manage, manageKeys...)
 	queues := []string{
 		"$JS.API.CONSUMER.CREATE.JETCREW_JOBS.other", "$JS.API.CONSUMER.DELETE.JETCREW_JOBS.other",
 		"$JS.API.CONSUMER.PAUSE.JETCREW_JOBS.other",
@@ -223,6 +225,9 @@ func testRoles(t *testing.T, d *deployment) {
 	end := "jetcrew.job.succeeded.default.default.probe"
 	leader := "$KV.JETCREW_LEADER.leader"
 	presence := "$KV.JETCREW_WORKERS.probe.default"
+	writeKey := "$KV.JETCREW_KV.v.default.probe"
+	listKeys := "$JS.API.CONSUMER.CREATE.KV_JETCREW_KV.probe.$KV.JETCREW_KV.v.default.>"
+	readKey := "$JS.API.DIRECT.GET.KV_JETCREW_KV." + writeKey
 	roles := map[string]role{
 		"worker": {
 			no:        []string{leader, "$JS.API.STREAM.INFO.KV_JETCREW_LEADER", "$JS.API.STREAM.MSG.DELETE.KV_JETCREW_WORKERS"},
@@ -231,7 +236,7 @@ func testRoles(t *testing.T, d *deployment) {
 		},
 		"scheduler": {
 			publish:   []string{"$JS.API.STREAM.INFO.KV_JETCREW_LEADER"},
-			no:        []string{pull, ack, presence, "$KV.JETCREW_LEADER.other"},
+			no:        []string{pull, ack, presence, "$KV.JETCREW_LEADER.other", writeKey, listKeys, readKey},
 			subscribe: []string{"_INBOX_scheduler.x"},
 			deaf:      []string{"_INBOX_worker.>", ">", "jetcrew.job.>"},
 		},
@@ -242,7 +247,7 @@ func testRoles(t *testing.T, d *deployment) {
 		},
 		"operator": {
 			publish:   append([]string{"$JS.API.CONSUMER.LIST.JETCREW_JOBS", "jetcrew.control.cancel.default.default.probe"}, queues...),
-			no:        []string{pull, ack, leader, presence, "jetcrew.wake.default.default.probe"},
+			no:        []string{pull, ack, leader, presence, "jetcrew.wake.default.default.probe", writeKey, listKeys, readKey},
 			subscribe: []string{"_INBOX_operator.x", "jetcrew.event.>"},
 			deaf:      []string{"_INBOX_worker.>", ">", "jetcrew.job.>"},
 		},
@@ -251,13 +256,14 @@ func testRoles(t *testing.T, d *deployment) {
 			no: []string{
 				pull, ack, remove, end, leader, presence, "jetcrew.job.ready.default.acme.probe", "jetcrew.job.due.default.acme.probe",
 				"jetcrew.alarm.default.acme.probe.x", "jetcrew.job.ready.default.default.probe.more", "jetcrew.wake.default.default.probe",
+				writeKey, listKeys, readKey,
 			},
 			subscribe: []string{"_INBOX_producer.x"},
 			deaf:      []string{"_INBOX_api.>", ">", "jetcrew.event.>"},
 		},
 		"readonly": {
-			publish:   []string{"$JS.API.STREAM.NAMES", "$JS.API.CONSUMER.LIST.JETCREW_JOBS", "$JS.API.STREAM.INFO.KV_JETCREW_LEADER"},
-			no:        []string{pull, ack, remove, end, leader, presence, "jetcrew.job.ready.default.default.probe", "jetcrew.event.ready.default.default.probe"},
+			publish:   []string{"$JS.API.STREAM.NAMES", "$JS.API.CONSUMER.LIST.JETCREW_JOBS", "$JS.API.STREAM.INFO.KV_JETCREW_LEADER", readKey},
+			no:        []string{pull, ack, remove, end, leader, presence, writeKey, listKeys, "jetcrew.job.ready.default.default.probe", "jetcrew.event.ready.default.default.probe"},
 			subscribe: []string{"_INBOX_readonly.x", "jetcrew.event.>"},
 			deaf:      []string{"_INBOX_worker.>", ">", "jetcrew.job.>"},
 		},

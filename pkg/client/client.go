@@ -4,6 +4,8 @@
 // A connection that is lost comes back by itself, for ever; each outage is logged once when it begins and
 // once when it ends. No error and no log line holds a password or a token, nor a URL with one in it.
 //
+// The key/value store that jobs' handlers have (package kv) is there for producers and operators as well: Client.KV.
+//
 // Running jobs is the business of package worker, which takes the Store of a Client.
 package client
 
@@ -17,6 +19,7 @@ import (
 	"github.com/rs/zerolog"
 
 	"github.com/jetcrew/jetcrew/pkg/job"
+	"github.com/jetcrew/jetcrew/pkg/kv"
 	"github.com/jetcrew/jetcrew/streams"
 )
 
@@ -70,6 +73,8 @@ type Client struct {
 	events *events
 	names  subjects
 	wrap   []func(next EnqueueFunc) EnqueueFunc
+	bucket *lazyBucket
+	values *kv.Store
 	close  sync.Once
 }
 
@@ -93,7 +98,10 @@ func Connect(ctx context.Context, cfg Config) (*Client, error) {
 		ev.wait()
 		return nil, fmt.Errorf("open the store: %w", err)
 	}
-	return &Client{nc: nc, store: store, events: ev, names: names, wrap: cfg.Middleware}, nil
+	c := &Client{nc: nc, store: store, events: ev, names: names, wrap: cfg.Middleware}
+	c.bucket = newLazyBucket(c, &cfg)
+	c.values = kv.New(c.bucket, kv.Options{})
+	return c, nil
 }
 
 // Store is the job queue itself, for a worker or an operator.
@@ -130,6 +138,7 @@ func (c *Client) Wait(ctx context.Context, key job.Key) (*job.Job, error) {
 // Close ends the store's work and the connection. Calling it again does nothing.
 func (c *Client) Close() {
 	c.close.Do(func() {
+		c.bucket.close()
 		c.store.Close()
 		c.events.closing()
 		c.nc.Close()

@@ -38,6 +38,7 @@ type Memory struct {
 	entries map[string]*entry
 	mortal  deadlines // the entries with a lifetime, the one that lapses first in front
 	bytes   int
+	watches map[*watch]struct{}
 }
 
 // NewMemory makes an empty store.
@@ -88,9 +89,10 @@ func (m *Memory) Delete(ctx context.Context, key string) error {
 	}
 	m.mu.Lock()
 	defer m.mu.Unlock()
-	m.sweep(m.opts.Now(), sweepPerWrite)
+	now := m.opts.Now()
+	m.sweep(now, sweepPerWrite)
 	if e := m.entries[key]; e != nil {
-		m.remove(e)
+		m.remove(e, now)
 	}
 	return nil
 }
@@ -108,7 +110,7 @@ func (m *Memory) DeleteIf(ctx context.Context, key, expected string) (bool, erro
 	if e == nil || e.value != expected {
 		return false, nil
 	}
-	m.remove(e)
+	m.remove(e, now)
 	return true, nil
 }
 
@@ -205,7 +207,7 @@ func (m *Memory) Wipe(ctx context.Context, prefix string) (int, error) {
 			if !e.lapsed(now) {
 				n++
 			}
-			m.remove(e)
+			m.remove(e, now)
 		}
 	}
 	return n, nil
@@ -265,7 +267,7 @@ func (m *Memory) write(e *entry, value string, now time.Time) error {
 	m.sweep(now, sweepPerWrite)
 	old := m.entries[e.key]
 	if old != nil && old != e { // lapsed, and not yet swept
-		m.remove(old)
+		m.remove(old, now)
 		old = nil
 	}
 	keys, bytes := 0, len(value)
@@ -280,6 +282,7 @@ func (m *Memory) write(e *entry, value string, now time.Time) error {
 	e.value = value
 	m.entries[e.key] = e
 	m.bytes += bytes
+	m.note(e.key, now)
 	return nil
 }
 
@@ -312,12 +315,14 @@ func (m *Memory) lease(e *entry, ttl time.Duration, now time.Time) {
 		e.until = now.Add(ttl)
 		heap.Fix(&m.mortal, e.place)
 	}
+	m.note(e.key, now)
 }
 
-func (m *Memory) remove(e *entry) {
+func (m *Memory) remove(e *entry, now time.Time) {
 	m.disown(e)
 	delete(m.entries, e.key)
 	m.bytes -= len(e.key) + len(e.value)
+	m.note(e.key, now)
 }
 
 func (m *Memory) disown(e *entry) {

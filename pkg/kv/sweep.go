@@ -22,7 +22,7 @@ func (e *entry) lapsed(now time.Time) bool { return e.place != immortal && !now.
 func (m *Memory) sweep(now time.Time, n int) int {
 	swept := 0
 	for swept < n && len(m.mortal) > 0 && m.mortal[0].lapsed(now) {
-		m.remove(m.mortal[0])
+		m.remove(m.mortal[0], now)
 		swept++
 	}
 	return swept

@@ -36,7 +36,7 @@ type Clients interface {
 const grace = 200 * time.Millisecond
 
 // Run tests one implementation: each test on a store of its own, which newAdapter hands out empty, and cleans up by
-// t.Cleanup; many at a time. What an adapter can do beyond kv.Adapter is found by assertion: see Clock, Limited, Clients.
+// t.Cleanup; many at a time. What an adapter can do beyond kv.Adapter is found by assertion: see Clock, Limited, Clients, and kv.Watcher.
 func Run(t *testing.T, newAdapter func(t *testing.T) kv.Adapter) {
 	for _, c := range []struct {
 		name string
@@ -82,6 +82,12 @@ func Run(t *testing.T, newAdapter func(t *testing.T) kv.Adapter) {
 		{"8_wipe_removes_what_has_the_prefix", wipe},
 		{"8_a_wiped_key_is_absent", wiped},
 		{"9_a_cancelled_context_changes_nothing", cancelled},
+		{"10_a_watch_tells_what_is_there_and_what_changes", watchTellsAll},
+		{"10_a_watch_may_tell_changes_only", watchChanges},
+		{"10_a_watch_tells_what_lapses", watchLapses},
+		{"10_a_watch_knows_its_prefix", watchPrefix},
+		{"10_a_watch_tells_of_many", watchMany},
+		{"10_a_watch_ends_with_its_context", watchEnds},
 	} {
 		t.Run(c.name, func(t *testing.T) {
 			t.Parallel()
