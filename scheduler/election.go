@@ -26,6 +26,11 @@ import (
 // DefaultTTL is how long a leader that says nothing stays leader.
 const DefaultTTL = 10 * time.Second
 
+const defaultNamespace = "jetcrew"
+
+// retryMin is how long a process waits after an attempt to be elected before it makes another.
+const retryMin = 50 * time.Millisecond
+
 // leaderKey is the key that is fought for.
 const leaderKey = "leader"
 
@@ -75,7 +80,7 @@ func NewElection(ctx context.Context, nc *nats.Conn, cfg Config) (*Election, err
 		return nil, fmt.Errorf("scheduler: %w", err)
 	}
 	if cfg.Namespace == "" {
-		cfg.Namespace = "jetcrew"
+		cfg.Namespace = defaultNamespace
 	}
 	if cfg.TTL == 0 {
 		cfg.TTL = DefaultTTL
@@ -136,21 +141,65 @@ func (e *Election) read(ctx context.Context) (Leader, uint64, error) {
 	return l, entry.Revision(), nil
 }
 
-// Run takes part in the election until ctx ends. While this process leads, lead runs, with a context that ends
-// when the lead is lost; it has to call alive at least once in Config.Hang, or it counts as hung and loses the
-// lead. A lead that is given up cleanly is free at once.
-func (e *Election) Run(ctx context.Context, lead func(ctx context.Context, alive func())) {
+// Task is work that one process of a fleet is enough for. Its context ends when the lead is lost; it has to call alive
+// at least once in Config.Hang, or it counts as hung and the lead is given up.
+type Task func(ctx context.Context, alive func())
+
+// Run takes part in the election until ctx ends. While this process leads, the tasks run, side by side; when one ends,
+// the lead is given up. A lead that is given up cleanly is free at once.
+func (e *Election) Run(ctx context.Context, tasks ...Task) {
 	for ctx.Err() == nil {
-		t, err := e.campaign(ctx)
+		t, err := e.win(ctx)
 		if err != nil {
-			// Not elected, or nothing is known. A little disorder keeps the fleet from asking all at once.
-			pause(ctx, e.ttl/3+rand.N(e.ttl/6))
+			// Nothing is known. A little disorder keeps the fleet from asking all at once.
+			pause(ctx, e.ttl/6+rand.N(e.ttl/6))
 			continue
 		}
 		e.cfg.Logger.Info().Str("id", e.cfg.ID).Msg("leading")
-		t.serve(ctx, lead)
+		t.serve(ctx, tasks)
 		e.cfg.Logger.Info().Str("id", e.cfg.ID).Msg("leading no more")
 		pause(ctx, rand.N(e.ttl/3))
+	}
+}
+
+// win waits until this process is elected. It tries when it sees that the lead was given back, and when nobody has
+// renewed it for as long as an entry lives.
+func (e *Election) win(ctx context.Context) (*term, error) {
+	ctx, cancel := context.WithCancel(ctx)
+	defer cancel()
+	w, err := e.kv.Watch(ctx, leaderKey)
+	if err != nil {
+		return nil, err
+	}
+	defer w.Stop()
+	try := time.NewTimer(e.ttl/6 + rand.N(e.ttl/6))
+	defer try.Stop()
+	held := false
+	for wait := retryMin; ; {
+		select {
+		case entry, ok := <-w.Updates():
+			switch {
+			case !ok:
+				return nil, errors.New("the watch was broken off")
+			case entry == nil && !held: // nobody led when the watch began
+				try.Reset(0)
+			case entry == nil:
+			case entry.Operation() == jetstream.KeyValuePut:
+				held, wait = true, retryMin
+				try.Reset(e.ttl)
+			default: // it was given back
+				try.Reset(0)
+			}
+		case <-try.C:
+			if t, err := e.campaign(ctx); err == nil {
+				return t, nil
+			}
+			// The server takes a moment to see that an entry has expired, or somebody else was faster.
+			try.Reset(wait + rand.N(wait))
+			wait = min(2*wait, max(retryMin, e.ttl/6))
+		case <-ctx.Done():
+			return nil, ctx.Err()
+		}
 	}
 }
 

@@ -3,6 +3,7 @@ package scheduler
 import (
 	"context"
 	"errors"
+	"slices"
 	"sync"
 	"time"
 
@@ -17,36 +18,29 @@ type term struct {
 	rev     uint64    // that this term wrote last
 	renewed time.Time // when that write was sent, by the monotonic clock
 
-	mu   sync.Mutex
-	sign time.Time // the last sign of life of the work
+	mu    sync.Mutex
+	signs []time.Time // the last sign of life of each task
 }
 
 // serve runs the leader's work for as long as the lead can be renewed.
-func (t *term) serve(ctx context.Context, lead func(context.Context, func())) {
+func (t *term) serve(ctx context.Context, tasks []Task) {
 	work, stop := context.WithCancel(ctx)
 	defer stop()
-	t.alive()
-	done := make(chan struct{})
-	go func() {
-		defer close(done)
-		lead(work, t.alive)
-	}()
+	done := t.start(work, stop, tasks)
 	tick := time.NewTicker(t.e.ttl / 3)
 	defer tick.Stop()
 	for held := true; held; {
 		select {
-		case <-done:
-			t.resign()
-			return
-		case <-ctx.Done():
+		case <-work.Done():
 			held = false
 		case <-tick.C:
 			held = t.renew(ctx)
 		}
 	}
+	clean := work.Err() != nil // by the caller, or since a task ended: the lead is free once the work has ended
 	stop()
-	if ctx.Err() != nil {
-		<-done // a clean stop: the lead is free once the work has ended
+	if clean {
+		<-done
 		t.resign()
 		return
 	}
@@ -59,17 +53,36 @@ func (t *term) serve(ctx context.Context, lead func(context.Context, func())) {
 	}
 }
 
-// alive is the work's sign of life.
-func (t *term) alive() {
+// start begins the tasks. The first to end ends all; when they have, done is closed.
+func (t *term) start(ctx context.Context, stop func(), tasks []Task) (done chan struct{}) {
+	t.signs = make([]time.Time, len(tasks))
+	var all sync.WaitGroup
+	for i, task := range tasks {
+		t.alive(i)
+		all.Go(func() {
+			defer stop()
+			task(ctx, func() { t.alive(i) })
+		})
+	}
+	done = make(chan struct{})
+	go func() {
+		defer close(done)
+		all.Wait()
+	}()
+	return done
+}
+
+// alive is a task's sign of life.
+func (t *term) alive(task int) {
 	t.mu.Lock()
 	defer t.mu.Unlock()
-	t.sign = time.Now()
+	t.signs[task] = time.Now()
 }
 
 func (t *term) hung() bool {
 	t.mu.Lock()
 	defer t.mu.Unlock()
-	return time.Since(t.sign) > t.e.cfg.Hang
+	return slices.ContainsFunc(t.signs, func(sign time.Time) bool { return time.Since(sign) > t.e.cfg.Hang })
 }
 
 // renew answers whether the lead is still held. An error alone does not end it; a TTL without a renewal does.
@@ -80,10 +93,11 @@ func (t *term) renew(ctx context.Context) bool {
 		t.resign()
 		return false
 	}
-	if time.Since(t.renewed) >= t.e.ttl {
+	left := t.e.ttl - time.Since(t.renewed)
+	if left <= 0 {
 		return false // paused for too long: somebody else may lead
 	}
-	ctx, cancel := context.WithTimeout(ctx, t.e.ttl/4)
+	ctx, cancel := context.WithTimeout(ctx, min(left, t.e.ttl/4))
 	defer cancel()
 	sent := time.Now()
 	rev, err := t.e.kv.Update(ctx, leaderKey, t.body, t.rev)

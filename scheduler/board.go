@@ -1,0 +1,104 @@
+package scheduler
+
+import (
+	"container/heap"
+	"time"
+)
+
+// item is a schedule as the leader keeps it in memory: the document as it is stored, and when to look at it.
+type item struct {
+	key    string
+	rev    uint64
+	body   []byte
+	at     time.Time // zero: never
+	failed int       // tries of its fire that came to nothing
+	place  int       // in the heap; -1: not in it
+}
+
+// board is every schedule there is, the next to be looked at first.
+type board struct {
+	items map[string]*item
+	queue queue
+}
+
+func newBoard() *board { return &board{items: make(map[string]*item)} }
+
+// set takes what stands under a key at a revision. What is older than what is known is left out.
+func (b *board) set(key string, rev uint64, body []byte, at time.Time) {
+	it := b.items[key]
+	if it == nil {
+		it = &item{key: key, place: -1}
+		b.items[key] = it
+	}
+	if rev <= it.rev {
+		return
+	}
+	it.rev, it.body, it.failed = rev, body, 0
+	b.look(it, at)
+}
+
+// look has an item looked at next at an instant; never, if it is zero.
+func (b *board) look(it *item, at time.Time) {
+	it.at = at
+	switch {
+	case at.IsZero() && it.place >= 0:
+		heap.Remove(&b.queue, it.place)
+	case at.IsZero():
+	case it.place >= 0:
+		heap.Fix(&b.queue, it.place)
+	default:
+		heap.Push(&b.queue, it)
+	}
+}
+
+// drop forgets a key that was deleted at a revision.
+func (b *board) drop(key string, rev uint64) {
+	if it := b.items[key]; it != nil && it.rev < rev {
+		b.look(it, time.Time{})
+		delete(b.items, key)
+	}
+}
+
+// next is when to look at the next item.
+func (b *board) next() (time.Time, bool) {
+	if len(b.queue) == 0 {
+		return time.Time{}, false
+	}
+	return b.queue[0].at, true
+}
+
+// take takes out what is to be looked at by an instant, the oldest first, n at most. They are out of the queue until
+// something is set or a look at them is ordered.
+func (b *board) take(now time.Time, n int) []*item {
+	var out []*item
+	for len(out) < n && len(b.queue) > 0 && !b.queue[0].at.After(now) {
+		out = append(out, heap.Pop(&b.queue).(*item))
+	}
+	return out
+}
+
+// queue is a heap by instants.
+type queue []*item
+
+func (q queue) Len() int           { return len(q) }
+func (q queue) Less(i, j int) bool { return q[i].at.Before(q[j].at) }
+
+func (q queue) Swap(i, j int) {
+	q[i], q[j] = q[j], q[i]
+	q[i].place, q[j].place = i, j
+}
+
+func (q *queue) Push(v any) {
+	it := v.(*item)
+	it.place = len(*q)
+	*q = append(*q, it)
+}
+
+func (q *queue) Pop() any {
+	old := *q
+	it := old[len(old)-1]
+	old[len(old)-1] = nil
+	*q = old[:len(old)-1]
+	it.place = -1
+	return it
+}

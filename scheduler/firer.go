@@ -1,0 +1,193 @@
+package scheduler
+
+import (
+	"context"
+	"errors"
+	"time"
+
+	"github.com/nats-io/nats.go"
+	"github.com/nats-io/nats.go/jetstream"
+	"github.com/rs/zerolog"
+
+	"github.com/jetcrew/jetcrew/pkg/job"
+)
+
+const (
+	// relistEvery is how often the leader reads all schedules anew: what it hears of changes is a hint.
+	relistEvery = time.Minute
+	// lookAtLeast is how often it looks at its clock, which may jump.
+	lookAtLeast = time.Second
+	// batch is how many fires are made at a time.
+	batch = 2048
+)
+
+// Jobs is what fires need of the jobs' store.
+type Jobs interface {
+	EnqueueMany(ctx context.Context, specs []job.Spec) ([]job.Enqueued, error)
+	Get(ctx context.Context, key job.Key) (*job.Job, error)
+	Cancel(ctx context.Context, key job.Key) (job.Changed, error)
+}
+
+// Fire is what became of one promised instant.
+type Fire struct {
+	Space, Name string
+	At          time.Time     // the promised instant
+	Late        time.Duration // how long after it the job was enqueued, by the store's clock
+	Job         job.Key
+	Created     bool  // false: somebody else had made it, or nothing was to be made
+	Skipped     bool  // the last fire's job has not ended
+	Missed      int   // fires that got no job of their own
+	Err         error // why the job could not be enqueued
+}
+
+// FirerConfig of a Firer. The zero value works.
+type FirerConfig struct {
+	// Observe is told of each fire that this process made or gave up, from the goroutine that fires. Defaults to nobody.
+	Observe func(Fire)
+	// Logger tells of fires that were missed or refused. Defaults to none.
+	Logger zerolog.Logger
+}
+
+// Firer enqueues the jobs of schedules that are due. One of a fleet should run, whoever leads; two do no harm, since
+// the ids of the jobs are the same.
+type Firer struct {
+	store *Store
+	jobs  Jobs
+	cfg   FirerConfig
+	log   zerolog.Logger
+}
+
+// NewFirer fires the schedules of a store.
+func NewFirer(store *Store, jobs Jobs, cfg FirerConfig) *Firer {
+	if cfg.Observe == nil {
+		cfg.Observe = func(Fire) {}
+	}
+	return &Firer{store, jobs, cfg, cfg.Logger}
+}
+
+// Run fires until ctx ends. It calls alive at least every few seconds while the server answers. An outage is logged
+// once, and when it is over.
+func (f *Firer) Run(ctx context.Context, alive func()) {
+	failed := 0
+	known := newBoard()
+	for ctx.Err() == nil {
+		alive()
+		err := f.watch(ctx, known, alive, func() {
+			if failed > 0 {
+				f.log.Info().Int("failed", failed).Msg("schedules are read again")
+			}
+			failed = 0
+		})
+		if err == nil || ctx.Err() != nil {
+			continue // a minute has gone, or the lead has
+		}
+		if failed++; failed == 1 {
+			f.log.Warn().Err(err).Msg("schedules cannot be read")
+		}
+		pause(ctx, time.Second)
+	}
+}
+
+// watch reads all schedules, and from then on fires what is due and takes in what changes, for as long as what it reads
+// counts as fresh.
+func (f *Firer) watch(ctx context.Context, known *board, alive, listed func()) error {
+	ctx, cancel := context.WithCancel(ctx)
+	defer cancel()
+	// A watch may be deaf after a reconnect, and not know it.
+	connected := f.store.nc.StatusChanged(nats.CONNECTED)
+	defer f.store.nc.RemoveStatusListener(connected)
+	w, err := f.store.kv.WatchAll(ctx)
+	if err != nil {
+		return err
+	}
+	defer w.Stop()
+	fresh := newBoard()
+	patience := time.NewTimer(opTimeout)
+	defer patience.Stop()
+	for reading := true; reading; {
+		select {
+		case e, ok := <-w.Updates():
+			if !ok {
+				return errors.New("the list was broken off")
+			}
+			if reading = e != nil; reading {
+				f.relist(known, fresh, e)
+			}
+		case <-connected:
+			return nil
+		case <-patience.C:
+			return errors.New("the list has no end")
+		case <-ctx.Done():
+			return nil
+		}
+	}
+	*known = *fresh
+	listed()
+	stale := time.NewTimer(relistEvery)
+	defer stale.Stop()
+	look := time.NewTimer(0)
+	defer look.Stop()
+	for {
+		select {
+		case e, ok := <-w.Updates():
+			if !ok {
+				return errors.New("the watch was broken off")
+			}
+			if e != nil {
+				f.take(known, e)
+			}
+		case <-look.C:
+		case <-connected:
+			return nil
+		case <-stale.C:
+			return nil
+		case <-ctx.Done():
+			return nil
+		}
+		alive()
+		f.fireDue(ctx, known, alive)
+		wait := lookAtLeast
+		if at, ok := known.next(); ok {
+			wait = min(wait, max(0, at.Sub(f.store.clock.Now())))
+		}
+		look.Reset(wait)
+	}
+}
+
+// relist takes what is stored under a key over into a fresh board: what is known at another revision, be it a higher one,
+// counts no more, since a bucket may have been made anew.
+func (f *Firer) relist(known, fresh *board, e jetstream.KeyValueEntry) {
+	it := known.items[e.Key()]
+	if it == nil || it.rev != e.Revision() || it.place < 0 && it.body != nil || e.Operation() != jetstream.KeyValuePut {
+		f.take(fresh, e)
+		return
+	}
+	fresh.set(e.Key(), it.rev, it.body, it.at)
+	fresh.items[e.Key()].failed = it.failed
+}
+
+// take takes in what is stored under a key.
+func (f *Firer) take(known *board, e jetstream.KeyValueEntry) {
+	if e.Operation() != jetstream.KeyValuePut {
+		known.drop(e.Key(), e.Revision())
+		return
+	}
+	if it := known.items[e.Key()]; it != nil && it.rev >= e.Revision() {
+		return // what this process wrote itself
+	}
+	r, err := decode(e.Key(), e.Value(), e.Revision())
+	if err != nil {
+		f.log.Error().Err(err).Msg("a schedule cannot be read, and does not fire")
+		known.set(e.Key(), e.Revision(), nil, time.Time{})
+		return
+	}
+	known.set(e.Key(), e.Revision(), e.Value(), r.look())
+}
+
+// look is when a schedule is to be looked at next.
+func (s *Schedule) look() time.Time {
+	if !s.Active() {
+		return time.Time{}
+	}
+	return s.NextRunAt
+}

@@ -1,0 +1,172 @@
+package scheduler
+
+import (
+	"context"
+	"fmt"
+	"sync"
+	"testing"
+	"time"
+
+	"github.com/stretchr/testify/require"
+
+	"github.com/jetcrew/jetcrew/integration/natstest"
+	"github.com/jetcrew/jetcrew/pkg/job"
+	"github.com/jetcrew/jetcrew/streams"
+)
+
+// hands is a clock that a test sets.
+type hands struct {
+	mu  sync.Mutex
+	now time.Time
+}
+
+func (h *hands) Now() time.Time {
+	h.mu.Lock()
+	defer h.mu.Unlock()
+	return h.now
+}
+
+func (h *hands) set(t time.Time) {
+	h.mu.Lock()
+	defer h.mu.Unlock()
+	h.now = t
+}
+
+// bench is a store of schedules and of jobs on a server, with a clock of the test's.
+type bench struct {
+	t     testing.TB
+	url   string
+	clock *hands
+	jobs  *streams.Store
+	store *Store
+}
+
+func newBench(t testing.TB, now string) *bench {
+	t.Helper()
+	srv := natstest.Embedded(t)
+	nc := natstest.Connect(t, srv.URL())
+	jobs, err := streams.Open(context.Background(), nc, streams.Config{})
+	require.NoError(t, err)
+	t.Cleanup(jobs.Close)
+	b := &bench{t: t, url: srv.URL(), clock: &hands{now: instant(t, now)}, jobs: jobs}
+	b.store = b.open()
+	return b
+}
+
+// open is another process's view of the same schedules.
+func (b *bench) open() *Store {
+	b.t.Helper()
+	s, err := OpenStore(context.Background(), natstest.Connect(b.t, b.url), StoreConfig{Clock: b.clock})
+	require.NoError(b.t, err)
+	return s
+}
+
+func instant(t testing.TB, s string) time.Time {
+	t.Helper()
+	at, err := time.Parse("2006-01-02 15:04:05", s)
+	require.NoError(t, err)
+	return at.UTC()
+}
+
+// put has to work.
+func (b *bench) put(s Spec) *Schedule {
+	b.t.Helper()
+	sched, _, err := b.store.Put(context.Background(), "", s)
+	require.NoError(b.t, err)
+	return sched
+}
+
+// fire runs a firer until stopped, and answers what it observed.
+func (b *bench) fire(jobs Jobs) *observer {
+	o := &observer{}
+	ctx, stop := context.WithCancel(context.Background())
+	f := NewFirer(b.store, jobs, FirerConfig{Observe: o.see})
+	done := make(chan struct{})
+	go func() {
+		defer close(done)
+		f.Run(ctx, func() {})
+	}()
+	o.stop = func() { stop(); <-done }
+	b.t.Cleanup(o.stop)
+	return o
+}
+
+type observer struct {
+	mu    sync.Mutex
+	fires []Fire
+	stop  func()
+}
+
+func (o *observer) see(f Fire) {
+	o.mu.Lock()
+	defer o.mu.Unlock()
+	o.fires = append(o.fires, f)
+}
+
+func (o *observer) seen() []Fire {
+	o.mu.Lock()
+	defer o.mu.Unlock()
+	return append([]Fire(nil), o.fires...)
+}
+
+func (o *observer) wait(t testing.TB, n int) []Fire {
+	t.Helper()
+	natstest.Eventually(t, time.Minute, func() error {
+		if got := len(o.seen()); got < n {
+			return fmt.Errorf("%d fires, want %d", got, n)
+		}
+		return nil
+	})
+	return o.seen()
+}
+
+func TestAScheduleFires(t *testing.T) {
+	t.Parallel()
+	b := newBench(t, "2030-01-01 00:00:30")
+	s := b.put(Cron("* * * * *", Spec{Name: "tick", Type: "work"}))
+	require.Equal(t, instant(t, "2030-01-01 00:01:00"), s.NextRunAt)
+	o := b.fire(b.jobs)
+	b.clock.set(instant(t, "2030-01-01 00:01:00"))
+	o.wait(t, 1)
+	b.clock.set(instant(t, "2030-01-01 00:05:10"))
+	fires := o.wait(t, 2)
+	require.True(t, fires[0].Created && fires[1].Created)
+	require.Equal(t, 3, fires[1].Missed)
+
+	got, err := b.store.Get(context.Background(), "default", "tick")
+	require.NoError(t, err)
+	require.Equal(t, instant(t, "2030-01-01 00:06:00"), got.NextRunAt)
+	require.Equal(t, instant(t, "2030-01-01 00:02:00"), got.LastFireAt)
+	require.Equal(t, 3, got.Missed)
+	j, err := b.jobs.Get(context.Background(), *got.LastJob)
+	require.NoError(t, err)
+	require.Equal(t, 3, j.Missed)
+	require.Equal(t, job.TriggerSchedule, j.Trigger)
+}
+
+func TestManyDueAtOneInstant(t *testing.T) {
+	if testing.Short() {
+		t.Skip("makes thousands of jobs")
+	}
+	b := newBench(t, "2030-01-01 23:59:00")
+	n := 10000
+	var all sync.WaitGroup
+	for w := range 16 {
+		all.Go(func() {
+			for i := w; i < n; i += 16 {
+				_, _, err := b.store.Put(context.Background(), "", Cron("@daily", Spec{Name: fmt.Sprint("s", i), Type: "work"}))
+				require.NoError(t, err)
+			}
+		})
+	}
+	all.Wait()
+	o := b.fire(b.jobs)
+	pause(context.Background(), 2*time.Second)
+	began := time.Now()
+	b.clock.set(instant(t, "2030-01-02 00:00:00"))
+	fires := o.wait(t, n)
+	t.Logf("%d fires in %s", n, time.Since(began))
+	for _, f := range fires {
+		require.True(t, f.Created, f)
+	}
+}
