@@ -43,8 +43,8 @@ Exit codes:
   1  it failed, or was interrupted
   2  wrong usage: a flag, an argument, a setting or an input file, or an id that
      several queues have: name one with --queue
-  3  there is no such job, or no such queue
-  8  nothing was changed: the state of the job or queue does not allow it
+  3  there is no such job, queue or key
+  8  nothing was changed: the state of the job, queue or key does not allow it
 and of commands that wait for a job:
   4  the job failed (it was refused)
   5  the job is dead
@@ -105,7 +105,7 @@ func (a *app) run(args []string) int {
 		return exitWaited
 	case !a.started, isUsage(err):
 		return exitUsage
-	case errors.Is(err, job.ErrNotFound), errors.Is(err, job.ErrNoQueue):
+	case errors.Is(err, job.ErrNotFound), errors.Is(err, job.ErrNoQueue), errors.Is(err, errNoKey):
 		return exitNoJob
 	case errors.As(err, new(unchangedError)), errors.Is(err, job.ErrNotRequeuable), errors.Is(err, job.ErrQueueInUse):
 		return exitUnchanged
@@ -132,7 +132,7 @@ func (a *app) newRoot() *cobra.Command {
 	root.SetOut(a.stdout)
 	root.SetErr(a.stderr)
 	addGlobalFlags(root)
-	root.AddCommand(a.newDev(), a.newWork(), a.newSchedule(), a.newServe(), a.newSetup(), a.newHealth(), a.newEnqueue(), a.newJob(), a.newQueue(), a.newWorker(), a.newBench(), a.newDemo(), a.newDemoWorker(), a.newConfig(), a.newVersion())
+	root.AddCommand(a.newDev(), a.newWork(), a.newSchedule(), a.newServe(), a.newSetup(), a.newHealth(), a.newEnqueue(), a.newJob(), a.newQueue(), a.newWorker(), a.newKV(), a.newBench(), a.newDemo(), a.newDemoWorker(), a.newConfig(), a.newVersion())
 	a.addCompletion(root)
 	a.complete(root)
 	return root

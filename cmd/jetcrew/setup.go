@@ -57,6 +57,9 @@ func (a *app) setup(cfg *config.Config) error {
 	if _, err := newHousekeeping(ctx, c, cfg, newProcessID("setup"), log); err != nil {
 		return err
 	}
+	if _, err := c.OpenKV(ctx); err != nil { // which also logs what its settings differ in
+		return err
+	}
 	names := make([]string, len(cfg.Queues))
 	for i, q := range cfg.Queues {
 		if err := setupQueue(ctx, c, q.Name); err != nil {

@@ -13,6 +13,7 @@ import (
 
 	"github.com/jetcrew/jetcrew/pkg/client"
 	"github.com/jetcrew/jetcrew/pkg/config"
+	"github.com/jetcrew/jetcrew/pkg/kv"
 	"github.com/jetcrew/jetcrew/worker"
 )
 
@@ -89,7 +90,8 @@ func (a *app) runHandlers(ctx context.Context, begun func(), c *client.Client, c
 		return fmt.Errorf("open the working directory: %w", err)
 	}
 	defer b.close()
-	w, err := worker.New(c.Store(), workerConfig(cfg, log))
+	openKV(ctx, c, log)
+	w, err := worker.New(c.Store(), workerConfig(cfg, c.KV(), log))
 	if err != nil {
 		return err
 	}
@@ -106,7 +108,7 @@ func (a *app) runHandlers(ctx context.Context, begun func(), c *client.Client, c
 	return a.runWorker(w, h, log)
 }
 
-func workerConfig(cfg *config.Config, log zerolog.Logger) worker.Config {
+func workerConfig(cfg *config.Config, values *kv.Store, log zerolog.Logger) worker.Config {
 	return worker.Config{
 		Queues:       cfg.Queues.Map(),
 		Lease:        cfg.Lease,
@@ -115,6 +117,7 @@ func workerConfig(cfg *config.Config, log zerolog.Logger) worker.Config {
 		Grace:        cfg.Grace,
 		MaxStuck:     cfg.MaxStuck,
 		DrainTimeout: cfg.DrainTimeout,
+		KV:           values,
 		Version:      programVersion(),
 		Logger:       log,
 	}
