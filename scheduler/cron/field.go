@@ -1,103 +1,134 @@
 package cron
 
-import "strings"
+import (
+	"math/bits"
+	"regexp"
+	"slices"
+	"strconv"
+	"strings"
+
+	robfig "github.com/robfig/cron/v3"
+)
 
 const fieldNames = "minute, hour, day of month, month, day of week"
 
-// field is one of an expression's five.
+// field is one of an expression's five. A library knows what its numbers, names and ranges mean; it is asked for one
+// item at a time, so that what it refuses can be named. What it takes beyond cron's own form (signs, ?, empty items,
+// steps longer than their range) does not get so far.
 type field struct {
-	name     string
-	min, max int
-	names    []string // of the values from min on
-	allowed  string
+	name    string
+	allowed string
+	last    string // value
+	parser  robfig.Parser
+	set     func(*robfig.SpecSchedule) uint64
+	week    bool
 }
 
 var fields = [...]field{
-	{"minute", 0, 59, nil, "0 to 59"},
-	{"hour", 0, 23, nil, "0 to 23"},
-	{"day of month", 1, 31, nil, "1 to 31"},
 	{
-		"month", 1, 12,
-		[]string{"JAN", "FEB", "MAR", "APR", "MAY", "JUN", "JUL", "AUG", "SEP", "OCT", "NOV", "DEC"},
-		"1 to 12 or JAN to DEC",
+		name: "minute", allowed: "0 to 59", last: "59",
+		parser: robfig.NewParser(robfig.Minute), set: func(s *robfig.SpecSchedule) uint64 { return s.Minute },
 	},
 	{
-		"day of week", 0, 6,
-		[]string{"SUN", "MON", "TUE", "WED", "THU", "FRI", "SAT"},
-		"0 to 7 or SUN to SAT (0 and 7 are Sunday)",
+		name: "hour", allowed: "0 to 23", last: "23",
+		parser: robfig.NewParser(robfig.Hour), set: func(s *robfig.SpecSchedule) uint64 { return s.Hour },
+	},
+	{
+		name: "day of month", allowed: "1 to 31", last: "31",
+		parser: robfig.NewParser(robfig.Dom), set: func(s *robfig.SpecSchedule) uint64 { return s.Dom },
+	},
+	{
+		name: "month", allowed: "1 to 12 or JAN to DEC", last: "12",
+		parser: robfig.NewParser(robfig.Month), set: func(s *robfig.SpecSchedule) uint64 { return s.Month },
+	},
+	{
+		// The library knows no Sunday but 0, so the days are given to it as hours.
+		name: "day of week", allowed: "0 to 7 or SUN to SAT (0 and 7 are Sunday)", last: "6", week: true,
+		parser: robfig.NewParser(robfig.Hour), set: func(s *robfig.SpecSchedule) uint64 { return s.Hour },
 	},
 }
 
 // parse reads a field's text as the set of its values.
-func (f field) parse(text string) (set uint64, err error) {
+func (f *field) parse(text string) (set uint64, err error) {
 	for item := range strings.SplitSeq(text, ",") {
-		low, high, step, ok := f.item(item)
+		one, ok := f.item(item)
 		if !ok {
 			return 0, f.refuse(item)
 		}
-		for v := low; v <= high; v += step {
-			set |= 1 << (v % f.modulus())
-		}
+		set |= one
+	}
+	if f.week { // 7 is Sunday as well
+		set = (set | set>>7) & 0x7f
 	}
 	return set, nil
 }
 
-// item reads one item of a field's list. A step has to stay within its range: every 90 minutes is not */90.
-func (f field) item(text string) (low, high, step int, ok bool) {
-	span, by, stepped := strings.Cut(text, "/")
-	from, to, ranged := strings.Cut(span, "-")
+// shape is what an item of a field's list looks like: a value or a range, and a step.
+var shape = regexp.MustCompile(`^(\*|[0-9]{1,2}|[A-Za-z]{3})(?:-([0-9]{1,2}|[A-Za-z]{3}))?(?:/([0-9]{1,2}))?$`)
+
+// item reads one item. A step has to stay within its range: every 90 minutes is not */90.
+func (f *field) item(text string) (set uint64, ok bool) {
+	m := shape.FindStringSubmatch(text)
+	if m == nil || m[1] == "*" && m[2] != "" {
+		return 0, false
+	}
+	from, to, step := m[1], m[2], m[3]
+	if f.week {
+		from, to = weekdays(from, to)
+	}
+	span := from
 	switch {
-	case span == "*":
-		low, high, ok = f.min, f.max, true
-	case ranged:
-		low, ok = f.value(from)
-		if ok {
-			high, ok = f.value(to)
-		}
-		if f.sunday(high) && low > 0 {
-			high = 7 // as an end, Sunday ends the week
-		}
-	default:
-		if low, ok = f.value(from); stepped {
-			high = f.max
-		} else {
-			high = low
-		}
+	case to != "":
+		span += "-" + to
+	case step != "" && from != "*":
+		span += "-" + f.last
 	}
-	if !ok || low > high {
-		return 0, 0, 0, false
+	set, ok = f.read(span)
+	if !ok || step == "" {
+		return set, ok
 	}
-	if step = 1; stepped {
-		step, ok = number(by)
-		ok = ok && step >= 1 && step <= max(high-low, 1)
+	length := bits.Len64(set) - 1 - bits.TrailingZeros64(set)
+	if n, err := strconv.Atoi(step); err != nil || n < 1 || n > max(length, 1) {
+		return 0, false
 	}
-	return low, high, step, ok
+	return f.read(span + "/" + step)
 }
 
-// value reads a number or a name.
-func (f field) value(text string) (int, bool) {
-	for i, name := range f.names {
-		if len(text) == len(name) && strings.EqualFold(text, name) {
-			return f.min + i, true
+// read has the library read a range.
+func (f *field) read(span string) (set uint64, ok bool) {
+	s, err := f.parser.Parse(span)
+	if err != nil {
+		return 0, false
+	}
+	spec, ok := s.(*robfig.SpecSchedule)
+	if !ok {
+		return 0, false
+	}
+	const star = 1 << 63 // the library's mark of a *
+	set = f.set(spec) &^ star
+	return set, !f.week || set>>8 == 0
+}
+
+// weekdays gives a range of days in numbers, from 0 to 7. As an end, Sunday ends the week.
+func weekdays(from, to string) (string, string) {
+	names := []string{"SUN", "MON", "TUE", "WED", "THU", "FRI", "SAT"}
+	number := func(day string) string {
+		if i := slices.Index(names, strings.ToUpper(day)); i >= 0 {
+			return strconv.Itoa(i)
 		}
+		return day
 	}
-	v, ok := number(text)
-	return v, ok && v >= f.min && (v <= f.max || f.weekday() && v == 7)
+	if from == "*" {
+		return "0", "6"
+	}
+	from, to = number(from), number(to)
+	if to == "0" && from != "0" {
+		to = "7"
+	}
+	return from, to
 }
 
-func (f field) weekday() bool { return f.max == 6 }
-
-func (f field) sunday(v int) bool { return f.weekday() && v == 0 }
-
-// modulus folds the other number of Sunday.
-func (f field) modulus() int {
-	if f.weekday() {
-		return 7
-	}
-	return f.max + 1
-}
-
-func (f field) refuse(item string) error {
+func (f *field) refuse(item string) error {
 	hint := ""
 	letters := strings.Trim(strings.ToUpper(item), "0123456789-")
 	if strings.ContainsAny(item, "?#") || letters == "L" || letters == "W" || letters == "LW" {
@@ -105,19 +136,4 @@ func (f field) refuse(item string) error {
 	}
 	return refuse("%s %q is not allowed: %s, *, ranges (a-b with a <= b), steps within a range (*/n, a-b/n) and lists (a,b)%s",
 		f.name, cut(item), f.allowed, hint)
-}
-
-// number reads one or two digits.
-func number(text string) (int, bool) {
-	if len(text) < 1 || len(text) > 2 {
-		return 0, false
-	}
-	n := 0
-	for _, c := range []byte(text) {
-		if c < '0' || c > '9' {
-			return 0, false
-		}
-		n = n*10 + int(c-'0')
-	}
-	return n, true
 }

@@ -101,10 +101,11 @@ func parseEvery(text string, loc *time.Location) (*Spec, error) {
 
 func parseFields(words []string, loc *time.Location) (*Spec, error) {
 	if len(words) != len(fields) {
-		return nil, refuse("has %d fields, not five: %s", len(words), fieldNames)
+		return nil, refuse("needs five fields (%s), has %d", fieldNames, len(words))
 	}
 	var sets [len(fields)]uint64
-	for i, f := range fields {
+	for i := range fields {
+		f := &fields[i]
 		set, err := f.parse(words[i])
 		if err != nil {
 			return nil, err

@@ -28,6 +28,7 @@ func (s *Spec) periodAt(at int64) period {
 	return p
 }
 
+// bounds is a period whose start may be too early; see periodAt, which costs twice as much.
 func bounds(zone *time.Location, at int64) period {
 	t := time.Unix(at, 0).In(zone)
 	_, offset := t.Zone()
@@ -50,10 +51,19 @@ func (s *Spec) find(from int64) (int64, bool) {
 	if s.wall.everyHour() {
 		return s.findShown(from)
 	}
+	p := s.periodAt(from)
+	calm := p.start < from-reach // so what the clock reached is what it shows
+	reached := from + p.offset
+	if !calm {
+		reached = s.reached(from)
+	}
 	// The first time of day that the clock has neither shown nor passed yet.
-	w, ok := s.wall.next(s.reached(from))
-	if !ok {
+	w, ok := s.wall.next(reached)
+	switch {
+	case !ok:
 		return 0, false
+	case calm && w-p.offset < p.end:
+		return w - p.offset, true
 	}
 	return s.first(w, from), true
 }
@@ -61,7 +71,7 @@ func (s *Spec) find(from int64) (int64, bool) {
 // findShown is the first instant from which on, or at which, the clock shows a time that matches.
 func (s *Spec) findShown(from int64) (int64, bool) {
 	for from < endUnix {
-		p := s.periodAt(from)
+		p := bounds(s.zone, from)
 		w, ok := s.wall.next(from + p.offset)
 		if !ok {
 			return 0, false
@@ -91,7 +101,7 @@ func (s *Spec) reached(before int64) int64 {
 // first is the first instant, none before from, at which the clock shows a time of day or a later one.
 func (s *Spec) first(w, from int64) int64 {
 	for at := max(from, w-reach/2); ; {
-		p := s.periodAt(at)
+		p := bounds(s.zone, at)
 		if hit := max(at, w-p.offset); hit < p.end {
 			return hit
 		}
@@ -102,7 +112,7 @@ func (s *Spec) first(w, from int64) int64 {
 // countShown is how often the clock shows a time that matches in [from, end).
 func (s *Spec) countShown(from, end int64) (n int) {
 	for from < end {
-		p := s.periodAt(from)
+		p := bounds(s.zone, from)
 		n += s.wall.count(from+p.offset, min(end, p.end)+p.offset)
 		from = p.end
 	}
