@@ -9,8 +9,9 @@
 // Its limits: Get asks the nearest replica, so a process reads what it wrote itself to its last 8,192 keys, but what others
 // wrote perhaps a moment later. A plain Set or Delete that had no answer may arrive after its own second try, and then
 // replaces what came in between. A value that others wrote over a lost one, and that lapsed before that one was looked
-// for, hides it. A leader that was cut off from its cluster, and does not know it yet, answers by what it had. What was
-// acknowledged is as durable as the server's settings make it.
+// for, hides it. A leader that was cut off from its cluster, and does not know it yet, answers by what it had.
+// Servers whose clocks differ by more than a few hundred milliseconds, or a Clock that is none of theirs, make lifetimes
+// wrong, and may make a lost write be misjudged. What was acknowledged is as durable as the server's settings make it.
 package kvbucket
 
 import (
@@ -59,9 +60,10 @@ type Bucket struct {
 	drift      []Drift
 	timeout    time.Duration // of one request
 
-	last     atomic.Uint64 // the highest sequence that this process has heard of
-	recent   recent
-	counters counters
+	last      atomic.Uint64 // the highest sequence that this process has heard of
+	conflicts atomic.Uint64
+	recent    recent
+	counters  counters
 
 	ctx    context.Context // ends at Close
 	cancel context.CancelFunc
@@ -104,6 +106,10 @@ func (b *Bucket) Close() {
 	b.counters.close()
 	b.wg.Wait()
 }
+
+// Conflicts counts the writes that the server refused since another came first. Each was decided anew, or was a swap that
+// did not find what it expected: that is how races end.
+func (b *Bucket) Conflicts() uint64 { return b.conflicts.Load() }
 
 // Drift lists what was found to differ from what jetcrew would make, when the bucket was opened.
 func (b *Bucket) Drift() []Drift { return append([]Drift(nil), b.drift...) }

@@ -18,6 +18,8 @@ const (
 	recountEvery = time.Minute
 	// recountShare bounds what that costs: a watch lists for at most one part of so many of its time.
 	recountShare = 20
+	// loudAfter is after how many failures in a row a watch says so.
+	loudAfter = 5
 )
 
 var _ kv.Watcher = (*Bucket)(nil)
@@ -84,6 +86,7 @@ func (w *watch) run(ctx context.Context, opts kv.WatchOptions) error {
 	if err := w.begin(ctx, opts); err != nil {
 		return w.ended(ctx, err)
 	}
+	var since time.Time // the first of the failures in a row
 	for failed := 0; ; {
 		err := w.step(ctx)
 		switch {
@@ -92,8 +95,14 @@ func (w *watch) run(ctx context.Context, opts kv.WatchOptions) error {
 			continue
 		case errors.Is(err, errLeft), ctx.Err() != nil, w.b.nc.IsClosed(), !passing(err):
 			return w.ended(ctx, err)
+		case failed == 0:
+			since = time.Now()
+		case w.listing && time.Since(since) > defaultDeadline: // it has never worked
+			return err
 		}
-		w.b.log.Debug().Err(err).Msg("a watch begins anew where it was")
+		if failed == loudAfter {
+			w.b.log.Warn().Err(err).Msg("a watch tells nothing at the moment")
+		}
 		w.close(ctx)
 		if err := pause(ctx, failed); err != nil {
 			return w.ended(ctx, err)

@@ -168,6 +168,7 @@ func (b *Bucket) acknowledged(data []byte) (uint64, error) {
 	}
 	switch ack.Error.ErrorCode {
 	case codeWrongLast:
+		b.conflicts.Add(1)
 		return 0, errGuard
 	case codeGuardInUse, codeGuardNotReady, codeNotAvailable:
 		return 0, fmt.Errorf("%w: %w", errBusy, ack.Error)

@@ -15,6 +15,7 @@ import (
 	"errors"
 	"fmt"
 	"sync"
+	"sync/atomic"
 	"time"
 
 	"github.com/nats-io/nats.go"
@@ -59,6 +60,8 @@ type Store struct {
 	mu    sync.Mutex
 	drift []Drift
 	sweep sweeper
+
+	conflicts atomic.Uint64
 }
 
 var _ job.Queue = (*Store)(nil)
@@ -136,6 +139,10 @@ func (s *Store) Close() {
 	// The client library's publisher goes with the connection. To clean it up before (CleanupPublisher) leaves its
 	// goroutine behind for ever if that has not begun to run yet, as it happens to short-lived stores.
 }
+
+// Conflicts counts the writes that the server refused since another came first: of a claim that somebody else has, of an
+// enqueue of a job that exists. The work is lost or settled elsewhere; nothing is wrong.
+func (s *Store) Conflicts() uint64 { return s.conflicts.Load() }
 
 // Now is the store's clock: the server's, as far as round trips tell.
 func (s *Store) Now() time.Time { return s.clock.now() }

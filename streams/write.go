@@ -152,7 +152,11 @@ func (s *Store) await(ctx context.Context, f jetstream.PubAckFuture) (uint64, er
 	case ack := <-f.Ok():
 		return stored(ack)
 	case err := <-f.Err():
-		return 0, publishError(err)
+		err = publishError(err)
+		if errors.Is(err, errGuard) {
+			s.conflicts.Add(1)
+		}
+		return 0, err
 	case <-ctx.Done():
 	}
 	select {

@@ -32,9 +32,14 @@ type attempt struct {
 	lost   chan struct{} // closed when the claim is known to be lost
 	begun  atomic.Bool   // the handler was reached through all middleware
 
+	started bool // the handler was called
+	waited  time.Duration
+
 	done    chan struct{} // closed when the handler has returned; then these hold
 	outcome job.Outcome
 	settle  bool // false: there is nothing to settle
+	ran     time.Duration
+	refusal job.Code
 }
 
 type attemptKey struct{}
@@ -86,6 +91,8 @@ func (a *attempt) start(r *run, j *job.Job, reg *registration) {
 		ctx = kv.NewContext(ctx, r.cfg.KV.Space(j.Space))
 	}
 	ctx = pprof.WithLabels(ctx, pprof.Labels(labelJob, a.key.String(), labelType, a.typ))
+	a.started, a.waited = true, waited(j)
+	began := time.Now()
 	go func() {
 		pprof.SetGoroutineLabels(ctx)
 		var e ending
@@ -94,6 +101,7 @@ func (a *attempt) start(r *run, j *job.Job, reg *registration) {
 			if !returned {
 				e = a.broken(ctx, recover())
 			}
+			a.ran = time.Since(began)
 			a.conclude(r.cfg, e, t)
 			close(a.done)
 			release()
@@ -173,6 +181,7 @@ func (a *attempt) conclude(cfg *Config, e ending, t terms) {
 		err := fmt.Errorf("panic (%T) while the attempt's end was worked out", v)
 		a.outcome, a.settle = judge(ending{err: err, cause: e.cause, panicked: true}, t)
 	}()
+	a.refusal = refusalOf(e.err)
 	o, settle := judge(e, t)
 	o.Error = cfg.recordable(o.Error)
 	a.outcome, a.settle = o, settle

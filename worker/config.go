@@ -54,6 +54,8 @@ type Config struct {
 	Redact func(text string) string
 	// KV, where set, gives each handler the space of its job: kv.FromContext finds it. Defaults to none.
 	KV *kv.Store
+	// Observer is told how each attempt ended. Defaults to nobody.
+	Observer Observer
 	// Version of the program, shown with the worker's presence.
 	Version string
 	// Logger defaults to silence.

@@ -47,10 +47,12 @@ func (r *run) write(ctx context.Context, a *attempt, o job.Outcome) {
 		case err == nil:
 			r.outage.ended()
 			logOutcome(a, o)
+			r.observed(a, resultOf(o))
 			return
 		case errors.Is(err, job.ErrLeaseLost):
 			r.outage.ended()
 			a.event(zerolog.WarnLevel).Str("outcome", string(o.Status)).Msg("the job went to somebody else; its outcome is not kept")
+			r.observed(a, ResultLost)
 			a.claim.Abandon()
 			return
 		case errors.Is(err, job.ErrTooLarge) && o.Result != nil:
@@ -60,6 +62,7 @@ func (r *run) write(ctx context.Context, a *attempt, o job.Outcome) {
 			continue
 		case errors.Is(err, job.ErrTooLarge), errors.As(err, new(*job.FieldError)):
 			a.event(zerolog.ErrorLevel).Err(err).Msg("outcome cannot be written")
+			r.observed(a, ResultUnwritten)
 			a.claim.Abandon()
 			return
 		}
@@ -73,6 +76,7 @@ func (r *run) write(ctx context.Context, a *attempt, o job.Outcome) {
 		case <-ctx.Done():
 		}
 		a.event(zerolog.ErrorLevel).Str("error", text).Str("outcome", string(o.Status)).Msg("outcome was not written; the job will be redelivered")
+		r.observed(a, ResultUnwritten)
 		a.claim.Abandon()
 		return
 	}

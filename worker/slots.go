@@ -64,6 +64,7 @@ func (q *queueRun) take(claim job.Claim) bool {
 	}
 	q.w.tally.add(0, -1, 0, 0)
 	if !settle {
+		q.observed(a, ResultLost)
 		a.cancel(nil)
 		claim.Abandon()
 		return true

@@ -53,8 +53,8 @@ func testKeys(t *testing.T, d *deployment) {
 	require.ErrorIs(t, err, jetstream.ErrKeyNotFound)
 }
 
-// useKeys calls every operation of an adapter, and leaves nothing.
-func useKeys(t *testing.T, a kv.Adapter, space string) {
+// useKeys calls every operation of a bucket, and leaves nothing.
+func useKeys(t *testing.T, a *kvbucket.Bucket, space string) {
 	t.Helper()
 	ctx := t.Context()
 	yes := func(ok bool, err error) {
@@ -82,6 +82,15 @@ func useKeys(t *testing.T, a kv.Adapter, space string) {
 		keys = append(keys, key)
 	}
 	require.ElementsMatch(t, []string{space + "a", space + "c/"}, keys)
+	var seen []string
+	for event, err := range a.Watch(ctx, space, kv.WatchOptions{}) {
+		require.NoError(t, err)
+		if event.Kind == kv.EventWatching {
+			break
+		}
+		seen = append(seen, event.Key)
+	}
+	require.ElementsMatch(t, keys, seen)
 	n, err := a.Wipe(ctx, space)
 	require.NoError(t, err)
 	require.Equal(t, 2, n)

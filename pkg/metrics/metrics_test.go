@@ -1,0 +1,193 @@
+package metrics
+
+import (
+	"context"
+	"errors"
+	"io"
+	"net/http/httptest"
+	"os"
+	"regexp"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/rs/zerolog"
+	"github.com/stretchr/testify/require"
+
+	"github.com/jetcrew/jetcrew/integration/natstest"
+	"github.com/jetcrew/jetcrew/pkg/job"
+	"github.com/jetcrew/jetcrew/scheduler"
+	"github.com/jetcrew/jetcrew/streams"
+	"github.com/jetcrew/jetcrew/worker"
+)
+
+func TestMain(m *testing.M) { natstest.Main(m) }
+
+// scrape is what a process says.
+func scrape(t testing.TB, m *Metrics) string {
+	t.Helper()
+	w := httptest.NewRecorder()
+	m.Handler().ServeHTTP(w, httptest.NewRequest("GET", "/metrics", nil))
+	body, err := io.ReadAll(w.Result().Body)
+	require.NoError(t, err)
+	require.Equal(t, 200, w.Code, string(body))
+	return string(body)
+}
+
+const canary = "canary-5cfae1"
+
+// A worker's attempts are counted by how they end, what there is to do is shown, and nothing of a job's own is in it.
+func TestAWorkerIsMeasured(t *testing.T) {
+	t.Parallel()
+	nc := natstest.Connect(t, natstest.Embedded(t).URL())
+	store, err := streams.Open(t.Context(), nc, streams.Config{})
+	require.NoError(t, err)
+	t.Cleanup(store.Close)
+	m := New("v1", "work", zerolog.Nop())
+	w, err := worker.New(store, worker.Config{Observer: m})
+	require.NoError(t, err)
+	worker.Handle(w, "ends", func(_ context.Context, j *job.Job, _ map[string]any) (any, error) {
+		switch j.ID {
+		case "refused":
+			return nil, job.Refuse(job.CodeForbidden, canary)
+		case "own":
+			return nil, job.Refuse("of_our_own", canary)
+		case "failing":
+			return nil, errors.New(canary)
+		}
+		return canary, nil
+	}, worker.WithRetry(worker.RetryPolicy{Base: time.Millisecond, Max: time.Millisecond}))
+	m.Store(store)
+	m.Conn(nc)
+	m.Worker(w)
+	m.KVConflicts(func() uint64 { return 3 })
+	for _, id := range []string{"fine", "refused", "own", "failing"} {
+		_, err := store.Enqueue(t.Context(), job.Spec{ID: id, Type: "ends", MaxAttempts: 2, Input: []byte(`{"secret":"` + canary + `"}`)})
+		require.NoError(t, err)
+	}
+	_, err = store.Enqueue(t.Context(), job.Spec{ID: canary, Space: canary, Type: canary})
+	require.NoError(t, err)
+	ctx, stop := context.WithCancel(t.Context())
+	done := make(chan error)
+	go func() { done <- w.Run(ctx) }()
+	natstest.Eventually(t, time.Minute, func() error {
+		for _, want := range []string{
+			`jetcrew_attempts_total{queue="default",result="succeeded",type="ends"} 1`,
+			`jetcrew_attempts_total{queue="default",result="dead",type="ends"} 2`,
+			`jetcrew_attempts_total{queue="default",result="failed",type="ends"} 1`,
+			`jetcrew_attempts_total{queue="default",result="retried",type="ends"} 1`,
+			`jetcrew_attempts_total{queue="default",result="handed_back",type="unhandled"} 1`,
+			`jetcrew_refusals_total{code="forbidden",queue="default",type="ends"} 1`,
+			`jetcrew_refusals_total{code="other",queue="default",type="ends"} 1`,
+			`jetcrew_run_seconds_count{queue="default",type="ends"} 5`,
+			`jetcrew_pickup_seconds_count{queue="default"} 5`,
+			`jetcrew_jobs{state="dead"} 2`,
+			`jetcrew_jobs{state="due"} 1`,
+			`jetcrew_queue_workers{queue="default"} 1`,
+			`jetcrew_store_up 1`,
+			`jetcrew_nats_connected 1`,
+			`jetcrew_kv_conflicts_total 3`,
+			`jetcrew_info{role="work",version="v1"} 1`,
+		} {
+			if text := scrape(t, m); !strings.Contains(text, want+"\n") {
+				return errors.New("no " + want + " in:\n" + text)
+			}
+		}
+		return nil
+	})
+	require.NotContains(t, scrape(t, m), canary)
+	stop()
+	require.NoError(t, <-done)
+}
+
+func TestWithoutAStoreNoFigureIsMadeUp(t *testing.T) {
+	t.Parallel()
+	srv := natstest.Embedded(t)
+	nc := natstest.Connect(t, srv.URL())
+	store, err := streams.Open(t.Context(), nc, streams.Config{})
+	require.NoError(t, err)
+	t.Cleanup(store.Close)
+	m := New("v1", "work", zerolog.Nop())
+	m.Store(store)
+	m.Conn(nc)
+	srv.Shutdown()
+	natstest.Eventually(t, time.Minute, func() error {
+		text := scrape(t, m)
+		if !strings.Contains(text, "jetcrew_store_up 0\n") || !strings.Contains(text, "jetcrew_nats_connected 0\n") ||
+			strings.Contains(text, "jetcrew_jobs{") {
+			return errors.New(text)
+		}
+		return nil
+	})
+}
+
+func TestFiresAreMeasured(t *testing.T) {
+	t.Parallel()
+	m := New("v1", "schedule", zerolog.Nop())
+	at := time.Now()
+	m.Fired(scheduler.Fire{At: at, Created: true, Late: 3 * time.Millisecond})
+	m.Fired(scheduler.Fire{At: at, Created: true, Missed: 4, Late: time.Hour})
+	m.Fired(scheduler.Fire{At: at})
+	m.Fired(scheduler.Fire{At: at, Skipped: true})
+	m.Fired(scheduler.Fire{Missed: 2})
+	m.Fired(scheduler.Fire{At: at, Err: errors.New(canary)})
+	m.Leading(true)
+	text := scrape(t, m)
+	for _, want := range []string{
+		`schedule_fires_total{result="enqueued"} 2`, `schedule_fires_total{result="known"} 1`, `schedule_fires_total{result="skipped"} 1`,
+		`schedule_fires_total{result="missed"} 1`, `schedule_fires_total{result="refused"} 1`, `schedule_fires_missed_total 6`,
+		`schedule_lateness_seconds_count 2`, `leading 1`,
+	} {
+		require.Contains(t, text, "jetcrew_"+want+"\n")
+	}
+	m.Leading(false)
+	require.Contains(t, scrape(t, m), "jetcrew_leading 0\n")
+}
+
+// The alert rules, the dashboard and the documentation name metrics that exist; the documentation names all.
+func TestWhatIsWrittenAboutMetricsIsTrue(t *testing.T) {
+	t.Parallel()
+	nc := natstest.Connect(t, natstest.Embedded(t).URL())
+	store, err := streams.Open(t.Context(), nc, streams.Config{})
+	require.NoError(t, err)
+	t.Cleanup(store.Close)
+	w, err := worker.New(store, worker.Config{})
+	require.NoError(t, err)
+	m := New("v1", "dev", zerolog.Nop())
+	m.Store(store)
+	m.Conn(nc)
+	m.Worker(w)
+	m.KVConflicts(func() uint64 { return 0 })
+	m.AttemptEnded(worker.Ended{Started: true, Refusal: job.CodeDisabled})
+	m.Fired(scheduler.Fire{Created: true})
+	_, err = store.Enqueue(t.Context(), job.Spec{Type: "t"})
+	require.NoError(t, err)
+
+	exist := make(map[string]bool)
+	for _, line := range strings.Split(scrape(t, m), "\n") {
+		if name, ok := strings.CutPrefix(line, "# TYPE jetcrew_"); ok {
+			exist["jetcrew_"+strings.Fields(name)[0]] = true
+		}
+	}
+	require.Greater(t, len(exist), 15)
+	word := regexp.MustCompile(`\bjetcrew_[a-z_]+\b`)
+	for _, file := range []string{"alerts.yml", "grafana.json", "metrics.md"} {
+		text, err := os.ReadFile("../../docs/" + file)
+		require.NoError(t, err)
+		named := make(map[string]bool)
+		for _, name := range word.FindAllString(string(text), -1) {
+			for _, suffix := range []string{"_bucket", "_count", "_sum"} {
+				if base := strings.TrimSuffix(name, suffix); exist[base] {
+					name = base
+				}
+			}
+			require.True(t, exist[name], "%s names %s", file, name)
+			named[name] = true
+		}
+		if file == "metrics.md" {
+			for name := range exist {
+				require.True(t, named[name], "%s does not name %s", file, name)
+			}
+		}
+	}
+}
