@@ -51,10 +51,11 @@ type FirerConfig struct {
 // Firer enqueues the jobs of schedules that are due. One of a fleet should run, whoever leads; two do no harm, since
 // the ids of the jobs are the same.
 type Firer struct {
-	store *Store
-	jobs  Jobs
-	cfg   FirerConfig
-	log   zerolog.Logger
+	store  *Store
+	jobs   Jobs
+	cfg    FirerConfig
+	log    zerolog.Logger
+	relist time.Duration // shorter in tests
 }
 
 // NewFirer fires the schedules of a store.
@@ -62,7 +63,7 @@ func NewFirer(store *Store, jobs Jobs, cfg FirerConfig) *Firer {
 	if cfg.Observe == nil {
 		cfg.Observe = func(Fire) {}
 	}
-	return &Firer{store, jobs, cfg, cfg.Logger}
+	return &Firer{store, jobs, cfg, cfg.Logger, relistEvery}
 }
 
 // Run fires until ctx ends. It calls alive at least every few seconds while the server answers. An outage is logged
@@ -111,7 +112,7 @@ func (f *Firer) watch(ctx context.Context, known *board, alive, listed func()) e
 				return errors.New("the list was broken off")
 			}
 			if reading = e != nil; reading {
-				f.relist(known, fresh, e)
+				f.takeOver(known, fresh, e)
 			}
 		case <-connected:
 			return nil
@@ -123,7 +124,7 @@ func (f *Firer) watch(ctx context.Context, known *board, alive, listed func()) e
 	}
 	*known = *fresh
 	listed()
-	stale := time.NewTimer(relistEvery)
+	stale := time.NewTimer(f.relist)
 	defer stale.Stop()
 	look := time.NewTimer(0)
 	defer look.Stop()
@@ -154,9 +155,9 @@ func (f *Firer) watch(ctx context.Context, known *board, alive, listed func()) e
 	}
 }
 
-// relist takes what is stored under a key over into a fresh board: what is known at another revision, be it a higher one,
+// takeOver takes what is stored under a key over into a fresh board: what is known at another revision, be it a higher one,
 // counts no more, since a bucket may have been made anew.
-func (f *Firer) relist(known, fresh *board, e jetstream.KeyValueEntry) {
+func (f *Firer) takeOver(known, fresh *board, e jetstream.KeyValueEntry) {
 	it := known.items[e.Key()]
 	if it == nil || it.rev != e.Revision() || it.place < 0 && it.body != nil || e.Operation() != jetstream.KeyValuePut {
 		f.take(fresh, e)

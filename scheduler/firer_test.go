@@ -3,10 +3,13 @@ package scheduler
 import (
 	"context"
 	"fmt"
+	"strings"
 	"sync"
+	"sync/atomic"
 	"testing"
 	"time"
 
+	"github.com/rs/zerolog"
 	"github.com/stretchr/testify/require"
 
 	"github.com/jetcrew/jetcrew/integration/natstest"
@@ -43,12 +46,16 @@ type bench struct {
 
 func newBench(t testing.TB, now string) *bench {
 	t.Helper()
-	srv := natstest.Embedded(t)
-	nc := natstest.Connect(t, srv.URL())
+	return benchAt(t, natstest.Embedded(t).URL(), now)
+}
+
+func benchAt(t testing.TB, url, now string) *bench {
+	t.Helper()
+	nc := natstest.Connect(t, url)
 	jobs, err := streams.Open(context.Background(), nc, streams.Config{})
 	require.NoError(t, err)
 	t.Cleanup(jobs.Close)
-	b := &bench{t: t, url: srv.URL(), clock: &hands{now: instant(t, now)}, jobs: jobs}
+	b := &bench{t: t, url: url, clock: &hands{now: instant(t, now)}, jobs: jobs}
 	b.store = b.open()
 	return b
 }
@@ -76,15 +83,49 @@ func (b *bench) put(s Spec) *Schedule {
 	return sched
 }
 
+// get has to find a schedule of the default space.
+func (b *bench) get(name string) *Schedule {
+	b.t.Helper()
+	sched, err := b.store.Get(context.Background(), "default", name)
+	require.NoError(b.t, err)
+	return sched
+}
+
+// job has to find the job of a fire.
+func (b *bench) job(name, clock string) *job.Job {
+	b.t.Helper()
+	j, err := b.jobs.Get(context.Background(), job.Key{Space: "default", ID: fireID(name, at(b.t, clock))})
+	require.NoError(b.t, err)
+	return j
+}
+
+// next waits until a schedule promises an instant.
+func (b *bench) next(name, clock string) *Schedule {
+	b.t.Helper()
+	natstest.Eventually(b.t, time.Minute, func() error {
+		if got := b.get(name).NextRunAt; !got.Equal(at(b.t, clock)) {
+			return fmt.Errorf("%s promises %s, want %s", name, got, clock)
+		}
+		return nil
+	})
+	return b.get(name)
+}
+
 // fire runs a firer until stopped, and answers what it observed.
-func (b *bench) fire(jobs Jobs) *observer {
+func (b *bench) fire(jobs Jobs) *observer { return b.fireFrom(b.store, jobs) }
+
+// fireFrom does so as another process.
+func (b *bench) fireFrom(s *Store, jobs Jobs, adjust ...func(*Firer)) *observer {
 	o := &observer{}
 	ctx, stop := context.WithCancel(context.Background())
-	f := NewFirer(b.store, jobs, FirerConfig{Observe: o.see})
+	f := NewFirer(s, jobs, FirerConfig{Observe: o.see, Logger: zerolog.New(o)})
+	for _, a := range adjust {
+		a(f)
+	}
 	done := make(chan struct{})
 	go func() {
 		defer close(done)
-		f.Run(ctx, func() {})
+		f.Run(ctx, func() { o.signs.Add(1) })
 	}()
 	o.stop = func() { stop(); <-done }
 	b.t.Cleanup(o.stop)
@@ -94,7 +135,23 @@ func (b *bench) fire(jobs Jobs) *observer {
 type observer struct {
 	mu    sync.Mutex
 	fires []Fire
+	log   strings.Builder
+	signs atomic.Int64
 	stop  func()
+}
+
+// Write takes the log.
+func (o *observer) Write(line []byte) (int, error) {
+	o.mu.Lock()
+	defer o.mu.Unlock()
+	return o.log.Write(line)
+}
+
+// logged is how often a text stands in the log.
+func (o *observer) logged(text string) int {
+	o.mu.Lock()
+	defer o.mu.Unlock()
+	return strings.Count(o.log.String(), text)
 }
 
 func (o *observer) see(f Fire) {

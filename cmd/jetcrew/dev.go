@@ -31,8 +31,9 @@ func (a *app) newDev() *cobra.Command {
 	cmd := &cobra.Command{
 		Use:   "dev",
 		Short: "Run a server, a worker and example handlers in one process",
-		Long: `Runs a NATS server with JetStream on 127.0.0.1, a worker with the example handlers
-and housekeeping, all in this process, until Ctrl-C. Not for production.
+		Long: `Runs a NATS server with JetStream on 127.0.0.1, a worker with the example handlers,
+and what fires schedules and does the housekeeping, all in this process, until Ctrl-C.
+Not for production.
 
 Without --dir, the data is in a temporary directory and is lost on exit. What fails
 is tried again after a second, doubled each time, unless JETCREW_RETRY_BASE or

@@ -20,26 +20,37 @@ const (
 	sweepTimeout = 40 * time.Second
 )
 
-// housekeeping is this process's part in the repairs that one process of the fleet is enough for.
+// housekeeping is this process's part in what one process of the fleet is enough for: the repairs, and beside them the
+// firing of schedules.
 type housekeeping struct {
 	election *scheduler.Election
 	store    *streams.Store
+	firer    *scheduler.Firer
 	log      zerolog.Logger
 }
 
 // newHousekeeping prepares to take part as the worker of the given id.
 func newHousekeeping(ctx context.Context, c *client.Client, cfg *config.Config, id string, log zerolog.Logger) (*housekeeping, error) {
-	e, err := scheduler.NewElection(ctx, c.Conn(), scheduler.Config{
-		ID: id, Namespace: cfg.Namespace, Replicas: cfg.Replicas, Verify: cfg.Manage == string(streams.ManageVerify), Logger: log,
-	})
+	e, err := newElection(ctx, c, cfg, id, log)
 	if err != nil {
 		return nil, fmt.Errorf("housekeeping: %w", err)
 	}
-	return &housekeeping{e, c.Store(), log}, nil
+	schedules, err := openSchedules(ctx, c, cfg, log)
+	if err != nil {
+		return nil, fmt.Errorf("housekeeping: %w", err)
+	}
+	firer := scheduler.NewFirer(schedules, c.Store(), scheduler.FirerConfig{Logger: log})
+	return &housekeeping{e, c.Store(), firer, log}, nil
+}
+
+func newElection(ctx context.Context, c *client.Client, cfg *config.Config, id string, log zerolog.Logger) (*scheduler.Election, error) {
+	return scheduler.NewElection(ctx, c.Conn(), scheduler.Config{
+		ID: id, Namespace: cfg.Namespace, Replicas: cfg.Replicas, Verify: cfg.Manage == string(streams.ManageVerify), Logger: log,
+	})
 }
 
 // run takes part until ctx ends.
-func (h *housekeeping) run(ctx context.Context) { h.election.Run(ctx, h.lead) }
+func (h *housekeeping) run(ctx context.Context) { h.election.Run(ctx, h.lead, h.firer.Run) }
 
 // lead does rounds of housekeeping. An outage is logged when it begins, and when rounds work again.
 func (h *housekeeping) lead(ctx context.Context, alive func()) {

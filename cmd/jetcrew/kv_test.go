@@ -5,6 +5,7 @@ import (
 	"encoding/json"
 	"fmt"
 	"os"
+	"regexp"
 	"strings"
 	"testing"
 	"time"
@@ -332,6 +333,12 @@ func TestWorkersAndSetupMakeTheBucket(t *testing.T) {
 			w.waitFor(t, "working")
 			t.Cleanup(func() { require.Zero(t, w.stop(t)) })
 			return url
+		}},
+		{"dev", func(t *testing.T) string {
+			w := start(t, "dev", "--port", "0")
+			w.waitFor(t, "jetcrew dev is running")
+			t.Cleanup(func() { require.Zero(t, w.stop(t)) })
+			return regexp.MustCompile(`nats://127\.0\.0\.1:\d+`).FindString(w.out.String())
 		}},
 		{"setup", func(t *testing.T) string {
 			url := serve(t)

@@ -74,7 +74,8 @@ type eventOutput struct {
 
 // showEvent prints an event of a key.
 func (a *app) showEvent(s *kv.Space, e kv.Event, asJSON bool) error {
-	if e.Kind == kv.EventWatching {
+	if e.Kind == kv.EventWatching { // where there is nothing yet, this is all that shows that it runs
+		fmt.Fprintf(a.stderr, "watching the space %s: Ctrl-C ends it\n", safe(s.Name()))
 		return nil
 	}
 	var v jsontext.Value

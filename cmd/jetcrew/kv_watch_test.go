@@ -68,11 +68,9 @@ func TestKVWatch(t *testing.T) {
 	require.Zero(t, w.stop(t), "a signal is its proper end: %s", w.err)
 
 	w = start(t, "kv", "watch", "--changes")
-	// It says nothing when it begins: so what it is to see is written again until it does.
-	require.Eventually(t, func() bool {
-		call(t, "kv", "set", "new\x1b", "\"a\u202eb\"").ok(t)
-		return w.out.String() != ""
-	}, 20*time.Second, 50*time.Millisecond)
+	w.waitFor(t, "watching the space default: Ctrl-C ends it\n")
+	call(t, "kv", "set", "new\x1b", "\"a\u202eb\"").ok(t)
+	w.waitFor(t, "set")
 	require.Regexp(t, `^\d{4}-\d\d-\d\dT\S+Z +set +new\\x1b  "a\\u202eb"\n`, w.out.String())
 	require.NotContains(t, w.out.String(), "other")
 	require.Zero(t, w.stop(t))

@@ -14,6 +14,7 @@ import (
 	"github.com/spf13/cobra"
 
 	"github.com/jetcrew/jetcrew/pkg/job"
+	"github.com/jetcrew/jetcrew/scheduler"
 )
 
 // The exit codes, as the help says them.
@@ -31,6 +32,9 @@ const (
 
 	// Of commands that change something.
 	exitUnchanged = 8
+
+	// Of commands that look who leads.
+	exitNoLeader = 9
 )
 
 const rootHelp = `jetcrew runs background jobs on NATS JetStream, with no other server.
@@ -43,8 +47,10 @@ Exit codes:
   1  it failed, or was interrupted
   2  wrong usage: a flag, an argument, a setting or an input file, or an id that
      several queues have: name one with --queue
-  3  there is no such job, queue or key
-  8  nothing was changed: the state of the job, queue or key does not allow it
+  3  there is no such job, queue, key or schedule
+  8  nothing was changed: the state of the job, queue or key does not allow it, or
+     the schedule is declared by another owner
+  9  nobody leads ("jetcrew scheduler status")
 and of commands that wait for a job:
   4  the job failed (it was refused)
   5  the job is dead
@@ -105,10 +111,14 @@ func (a *app) run(args []string) int {
 		return exitWaited
 	case !a.started, isUsage(err):
 		return exitUsage
-	case errors.Is(err, job.ErrNotFound), errors.Is(err, job.ErrNoQueue), errors.Is(err, errNoKey):
+	case errors.Is(err, job.ErrNotFound), errors.Is(err, job.ErrNoQueue), errors.Is(err, errNoKey),
+		errors.Is(err, scheduler.ErrNotFound):
 		return exitNoJob
-	case errors.As(err, new(unchangedError)), errors.Is(err, job.ErrNotRequeuable), errors.Is(err, job.ErrQueueInUse):
+	case errors.As(err, new(unchangedError)), errors.Is(err, job.ErrNotRequeuable), errors.Is(err, job.ErrQueueInUse),
+		errors.Is(err, scheduler.ErrOwned):
 		return exitUnchanged
+	case errors.Is(err, scheduler.ErrNoLeader):
+		return exitNoLeader
 	default:
 		return exitFailure
 	}
@@ -132,7 +142,7 @@ func (a *app) newRoot() *cobra.Command {
 	root.SetOut(a.stdout)
 	root.SetErr(a.stderr)
 	addGlobalFlags(root)
-	root.AddCommand(a.newDev(), a.newWork(), a.newSchedule(), a.newServe(), a.newSetup(), a.newHealth(), a.newEnqueue(), a.newJob(), a.newQueue(), a.newWorker(), a.newKV(), a.newBench(), a.newDemo(), a.newDemoWorker(), a.newConfig(), a.newVersion())
+	root.AddCommand(a.newDev(), a.newWork(), a.newSchedule(), a.newScheduler(), a.newServe(), a.newSetup(), a.newHealth(), a.newEnqueue(), a.newJob(), a.newQueue(), a.newWorker(), a.newKV(), a.newBench(), a.newDemo(), a.newDemoWorker(), a.newConfig(), a.newVersion())
 	a.addCompletion(root)
 	a.complete(root)
 	return root

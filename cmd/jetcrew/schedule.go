@@ -26,19 +26,25 @@ func (a *app) newSchedule() *cobra.Command {
 	var listen string
 	cmd := &cobra.Command{
 		Use:   "schedule",
-		Short: "Take part in the election of the process that does the housekeeping",
-		Long: `Takes part in the election of one process that does the housekeeping for all: it
-repairs what crashes and server faults left behind, such as a job whose worker is
-gone, or one that is due and was not woken. Run two or three, on different machines:
-if the one that leads dies, another takes over within about ten seconds.
+		Short: "Manage schedules; without a subcommand, fire them and do the housekeeping",
+		Long: `With a subcommand, looks at schedules and changes them: jobs that are put in again and
+again, at instants that a cron expression says.
 
-Workers do the same unless they run with --no-lead; with a process or two of this
-kind they need not.
+Without one, takes part in the election of one process that does two things for all: it
+fires the schedules, and it does the housekeeping, that is, it repairs what crashes and
+server faults left behind, such as a job whose worker is gone, or one that is due and was
+not woken. Run two or three, on different machines: if the one that leads dies, another
+takes over within about ten seconds, and makes the fires that came due in between.
+
+Workers do the same unless they run with --no-lead; with a process or two of this kind
+they need not. If nobody takes part, nothing fires: "jetcrew scheduler status" tells.
 
 SIGINT or SIGTERM gives the lead back at once and exits with 0. It exits with 1 when
 the connection is closed for good.`,
-		Example: `  jetcrew schedule
-  jetcrew schedule --listen 127.0.0.1:8081`,
+		Example: `  jetcrew schedule --listen 127.0.0.1:8081
+  jetcrew schedule put nightly --type report --cron '30 2 * * *' --timezone Europe/Paris
+  jetcrew schedule list --all-spaces
+  jetcrew schedule next nightly`,
 		Args: cobra.NoArgs,
 		RunE: func(cmd *cobra.Command, _ []string) error {
 			if cmd.Flags().Changed("listen") {
@@ -54,6 +60,15 @@ the connection is closed for good.`,
 		},
 	}
 	cmd.Flags().StringVar(&listen, "listen", "", "host:port to answer /healthz and /readyz on (default: nowhere)")
+	cmd.AddCommand(a.newScheduleList(), a.newScheduleGet(), a.newSchedulePut(), a.newScheduleNext(), a.newScheduleRun())
+	for _, ch := range scheduleChanges {
+		cmd.AddCommand(a.newScheduleChange(ch))
+	}
+	for _, sub := range cmd.Commands() {
+		if strings.Contains(sub.Use, " NAME") {
+			sub.ValidArgsFunction = a.completeSchedule
+		}
+	}
 	return cmd
 }
 

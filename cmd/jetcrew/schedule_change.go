@@ -29,26 +29,25 @@ type changedSchedule struct {
 	text, warning string
 }
 
-func (a *app) scheduleChanges() []scheduleChange {
-	return []scheduleChange{
-		{
-			name: "enable", short: "Have schedules fire",
-			long: `Has schedules fire again. One that came due while it was disabled owes its fires, and makes
+// The changes, as commands; read only.
+var scheduleChanges = []scheduleChange{
+	{
+		name: "enable", short: "Have schedules fire",
+		long: `Has schedules fire again. One that came due while it was disabled owes its fires, and makes
 them at once by its policy for missed fires. One that is enabled stays so.`,
-			one: setEnabled(true),
-		},
-		{
-			name: "disable", short: "Have schedules fire no more, for now",
-			long: `Has schedules fire no more until they are enabled. The jobs that they have made stay. It also
+		one: setEnabled(true),
+	},
+	{
+		name: "disable", short: "Have schedules fire no more, for now",
+		long: `Has schedules fire no more until they are enabled. The jobs that they have made stay. It also
 outlives a program that declares them anew, unless that says itself whether they are enabled.`,
-			one: setEnabled(false),
-		},
-		{
-			name: "delete", short: "Delete schedules",
-			long: `Deletes schedules, whoever declared them. The jobs that they have made stay.`,
-			one:  deleteSchedule,
-		},
-	}
+		one: setEnabled(false),
+	},
+	{
+		name: "delete", short: "Delete schedules",
+		long: `Deletes schedules, whoever declared them. The jobs that they have made stay.`,
+		one:  deleteSchedule,
+	},
 }
 
 func (a *app) newScheduleChange(ch scheduleChange) *cobra.Command {
@@ -116,7 +115,7 @@ func setEnabled(enabled bool) func(context.Context, *client.Client, *scheduler.S
 		case enabled && !next.After(now):
 			out.text += fmt.Sprintf("; it owes fires since %s, and makes them by its policy: %s", instant(next), sched.MissedPolicy)
 		case enabled:
-			out.text += fmt.Sprintf("; next at %s, in %s", instant(next), away(now, next))
+			out.text += "; next at " + instant(next)
 		}
 		return out, nil
 	}

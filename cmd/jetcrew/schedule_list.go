@@ -165,6 +165,15 @@ func overdue(s *scheduler.Schedule, now time.Time) bool {
 	return s.Active() && !s.NextRunAt.IsZero() && now.Sub(s.NextRunAt) > overdueAfter
 }
 
+// until is how far away an instant is, for people, as a part of a sentence.
+func until(now, t time.Time) string {
+	text := away(now, t)
+	if t.After(now) && text != "now" {
+		return "in " + text
+	}
+	return text
+}
+
 // away is how far away an instant is, for people; one that is past is late.
 func away(now, t time.Time) string {
 	switch {

@@ -24,7 +24,9 @@ func (a *app) newWork() *cobra.Command {
 	cmd := &cobra.Command{
 		Use:   "work",
 		Short: "Run a worker against a NATS server",
-		Long: `Takes jobs from its queues and runs them until it is told to stop.
+		Long: `Takes jobs from its queues and runs them until it is told to stop. Beside that it takes
+part in the election of the process that fires the schedules and does the housekeeping
+for all, unless --no-lead leaves that to others, such as "jetcrew schedule".
 
 A handler is a program (--exec), a URL (--http), or one of the example types
 (--builtin); a program of your own registers its handlers with the Go package
@@ -59,7 +61,7 @@ is closed for good, and when too many handlers ignore their timeouts.
 	}
 	cmd.Flags().StringSliceVar(&names, "builtin", nil, "example types to handle: "+strings.Join(builtinTypes, ", "))
 	flags.add(cmd)
-	cmd.Flags().BoolVar(&noLead, "no-lead", false, "leave housekeeping to other processes")
+	cmd.Flags().BoolVar(&noLead, "no-lead", false, "leave housekeeping and the firing of schedules to other processes")
 	addWorkerFlags(cmd)
 	return cmd
 }
