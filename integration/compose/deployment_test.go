@@ -113,7 +113,7 @@ func TestTheDeploymentWorksAndOutlivesANode(t *testing.T) {
 	}
 	js, err := jetstream.New(d.connect("admin"))
 	require.NoError(t, err)
-	for _, stream := range []string{"JETCREW_JOBS", "KV_JETCREW_WORKERS", "KV_JETCREW_LEADER"} {
+	for _, stream := range []string{"JETCREW_JOBS", "KV_JETCREW_WORKERS", "KV_JETCREW_LEADER", "KV_JETCREW_KV", "KV_JETCREW_SCHEDULES"} {
 		s, err := js.Stream(t.Context(), stream)
 		require.NoError(t, err)
 		require.Equal(t, 3, s.CachedInfo().Config.Replicas, stream)
@@ -131,6 +131,7 @@ func TestTheDeploymentWorksAndOutlivesANode(t *testing.T) {
 	denied := d.as("producer", "enqueue", "echo", "--id", "foreign", "--space", "acme")
 	t.Run("keys", func(t *testing.T) { testKeys(t, d) })
 	t.Run("roles", func(t *testing.T) { testRoles(t, d) })
+	t.Run("schedules", func(t *testing.T) { testSchedules(t, d) })
 
 	// The worst node to lose is the one that leads the stream.
 	s, err := js.Stream(t.Context(), "JETCREW_JOBS")
