@@ -92,11 +92,11 @@ func (a *app) demoWorker() error {
 	if err != nil {
 		return err
 	}
-	hk, err := newHousekeeping(ctx, c, cfg, w.ID(), log)
+	hk, err := newHousekeeping(ctx, c, cfg, w.ID(), newMetrics(c, "demo", log), log)
 	if err != nil {
 		return err
 	}
-	return a.runWorker(w, hk, log)
+	return a.runWorker(w, hk, nil, log)
 }
 
 // cleanUp removes what a demo left that was killed. It takes nothing for a demo's that does not look like it.

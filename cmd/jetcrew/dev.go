@@ -27,7 +27,7 @@ const (
 
 func (a *app) newDev() *cobra.Command {
 	var port int
-	var dir string
+	var dir, listen string
 	cmd := &cobra.Command{
 		Use:   "dev",
 		Short: "Run a server, a worker and example handlers in one process",
@@ -55,20 +55,26 @@ JETCREW_RETRY_MAX is set.
 			if cmd.Flags().Changed("dir") && dir == "" {
 				return usagef("--dir: must not be empty")
 			}
+			if cmd.Flags().Changed("listen") {
+				if err := checkListen(listen); err != nil {
+					return err
+				}
+			}
 			cfg, err := a.settings(cmd)
 			if err != nil {
 				return err
 			}
-			return a.dev(cfg, port, dir)
+			return a.dev(cfg, port, dir, listen)
 		},
 	}
 	cmd.Flags().IntVar(&port, "port", defaultPort, "port to listen on at 127.0.0.1 (0: any that is free)")
 	cmd.Flags().StringVar(&dir, "dir", "", "directory to keep the data in (default a temporary one, lost on exit)")
+	listenFlag(cmd.Flags(), &listen)
 	addWorkerFlags(cmd)
 	return cmd
 }
 
-func (a *app) dev(cfg *config.Config, port int, dir string) error {
+func (a *app) dev(cfg *config.Config, port int, dir, listen string) error {
 	log := a.logger(cfg)
 	srv, err := embedded.Start(embedded.Config{Dir: dir, Port: port, Logger: log})
 	if errors.Is(err, embedded.ErrInUse) {
@@ -97,7 +103,7 @@ func (a *app) dev(cfg *config.Config, port int, dir string) error {
 		stop()
 		a.sayHow(&own, srv, dir == "")
 	}
-	return a.runHandlers(ctx, begun, c, &own, builtinTypes, nil, true, log)
+	return a.runHandlers(ctx, begun, c, &own, builtinTypes, nil, part{lead: true, listen: listen, role: "dev"}, log)
 }
 
 // sayHow prints lines that work when they are copied into another terminal.

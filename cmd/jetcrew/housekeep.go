@@ -9,6 +9,7 @@ import (
 
 	"github.com/jetcrew/jetcrew/pkg/client"
 	"github.com/jetcrew/jetcrew/pkg/config"
+	"github.com/jetcrew/jetcrew/pkg/metrics"
 	"github.com/jetcrew/jetcrew/scheduler"
 	"github.com/jetcrew/jetcrew/streams"
 )
@@ -26,11 +27,12 @@ type housekeeping struct {
 	election *scheduler.Election
 	store    *streams.Store
 	firer    *scheduler.Firer
+	metrics  *metrics.Metrics
 	log      zerolog.Logger
 }
 
-// newHousekeeping prepares to take part as the worker of the given id.
-func newHousekeeping(ctx context.Context, c *client.Client, cfg *config.Config, id string, log zerolog.Logger) (*housekeeping, error) {
+// newHousekeeping prepares to take part as the worker of the given id. What it does is measured.
+func newHousekeeping(ctx context.Context, c *client.Client, cfg *config.Config, id string, m *metrics.Metrics, log zerolog.Logger) (*housekeeping, error) {
 	e, err := newElection(ctx, c, cfg, id, log)
 	if err != nil {
 		return nil, fmt.Errorf("housekeeping: %w", err)
@@ -39,8 +41,8 @@ func newHousekeeping(ctx context.Context, c *client.Client, cfg *config.Config, 
 	if err != nil {
 		return nil, fmt.Errorf("housekeeping: %w", err)
 	}
-	firer := scheduler.NewFirer(schedules, c.Store(), scheduler.FirerConfig{Logger: log})
-	return &housekeeping{e, c.Store(), firer, log}, nil
+	firer := scheduler.NewFirer(schedules, c.Store(), scheduler.FirerConfig{Observe: m.Fired, Logger: log})
+	return &housekeeping{e, c.Store(), firer, m, log}, nil
 }
 
 func newElection(ctx context.Context, c *client.Client, cfg *config.Config, id string, log zerolog.Logger) (*scheduler.Election, error) {
@@ -50,7 +52,14 @@ func newElection(ctx context.Context, c *client.Client, cfg *config.Config, id s
 }
 
 // run takes part until ctx ends.
-func (h *housekeeping) run(ctx context.Context) { h.election.Run(ctx, h.lead, h.firer.Run) }
+func (h *housekeeping) run(ctx context.Context) { h.election.Run(ctx, h.lead, h.fire) }
+
+// fire makes the fires that are due. As one of the two tasks of who leads, it also says that this process does.
+func (h *housekeeping) fire(ctx context.Context, alive func()) {
+	h.metrics.Leading(true)
+	defer h.metrics.Leading(false)
+	h.firer.Run(ctx, alive)
+}
 
 // lead does rounds of housekeeping. An outage is logged when it begins, and when rounds work again.
 func (h *housekeeping) lead(ctx context.Context, alive func()) {

@@ -5,7 +5,6 @@ import (
 	"crypto/rand"
 	"errors"
 	"fmt"
-	"net"
 	"os"
 	"strings"
 	"sync"
@@ -15,7 +14,6 @@ import (
 	"github.com/spf13/cobra"
 
 	"github.com/jetcrew/jetcrew/pkg/config"
-	"github.com/jetcrew/jetcrew/pkg/httpapi"
 	"github.com/jetcrew/jetcrew/scheduler"
 )
 
@@ -59,7 +57,7 @@ the connection is closed for good.`,
 			return a.schedule(cfg, listen)
 		},
 	}
-	cmd.Flags().StringVar(&listen, "listen", "", "host:port to answer /healthz and /readyz on (default: nowhere)")
+	listenFlag(cmd.Flags(), &listen)
 	cmd.AddCommand(a.newScheduleList(), a.newScheduleGet(), a.newSchedulePut(), a.newScheduleNext(), a.newScheduleRun())
 	for _, ch := range scheduleChanges {
 		cmd.AddCommand(a.newScheduleChange(ch))
@@ -84,11 +82,12 @@ func (a *app) schedule(cfg *config.Config, listen string) error {
 	ctx, done := whileConnected(ctx, c.Conn())
 	defer done()
 	id := newProcessID("schedule")
-	h, err := newHousekeeping(ctx, c, cfg, id, log)
+	m := newMetrics(c, "schedule", log)
+	h, err := newHousekeeping(ctx, c, cfg, id, m, log)
 	if err != nil {
 		return err
 	}
-	ready, err := newReadiness(c, cfg)
+	v, err := openVitals("listen", listen, c, cfg, m, log)
 	if err != nil {
 		return err
 	}
@@ -97,17 +96,10 @@ func (a *app) schedule(cfg *config.Config, listen string) error {
 	ctx, end := context.WithCancel(ctx)
 	var beside sync.WaitGroup
 	var served error // read after beside is done
-	if listen != "" {
-		l, err := net.Listen("tcp", listen)
-		if err != nil {
-			end()
-			return fmt.Errorf("--listen: %w", err)
-		}
-		beside.Go(func() {
-			defer end() // a process that cannot say how it is had better be started again
-			served = runHTTP(ctx, l, httpapi.Health(ready, log), log)
-		})
-	}
+	beside.Go(func() {
+		defer end() // a process that cannot say how it is had better be started again
+		served = v.run(ctx)
+	})
 	beside.Go(func() { tellLeader(ctx, h.election, id, log) })
 	h.run(ctx)
 	end()

@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"net"
 	"net/http"
+	"sync"
 
 	"github.com/rs/zerolog"
 	"github.com/spf13/cobra"
@@ -18,7 +19,7 @@ import (
 const defaultListen = "127.0.0.1:8080"
 
 func (a *app) newServe() *cobra.Command {
-	var listen string
+	var listen, measured string
 	cmd := &cobra.Command{
 		Use:   "serve",
 		Short: "Serve the HTTP API",
@@ -56,15 +57,21 @@ It speaks plain HTTP: put a proxy that speaks TLS in front of it.`,
 			if err != nil {
 				return err
 			}
-			return a.serve(cfg, listen, tokens)
+			if cmd.Flags().Changed("metrics-listen") {
+				if err := checkAddress("metrics-listen", measured); err != nil {
+					return err
+				}
+			}
+			return a.serve(cfg, listen, measured, tokens)
 		},
 	}
 	cmd.Flags().StringVar(&listen, "listen", defaultListen, "host:port to listen on")
+	cmd.Flags().StringVar(&measured, "metrics-listen", "", "host:port to answer /metrics on, without a token (default: nowhere)")
 	cmd.AddCommand(a.newHashToken())
 	return cmd
 }
 
-func (a *app) serve(cfg *config.Config, listen string, tokens *httpapi.Tokens) error {
+func (a *app) serve(cfg *config.Config, listen, measured string, tokens *httpapi.Tokens) error {
 	log := a.logger(cfg)
 	ctx, stop := a.untilSignal(context.Background())
 	defer stop()
@@ -96,7 +103,21 @@ func (a *app) serve(cfg *config.Config, listen string, tokens *httpapi.Tokens) e
 	if tokens == nil {
 		log.Warn().Msg("no tokens are configured: everyone on this machine may use the API, and nobody else can")
 	}
-	return runHTTP(ctx, l, h, log)
+	v, err := openVitals("metrics-listen", measured, c, cfg, newMetrics(c, "serve", log), log)
+	if err != nil {
+		return err
+	}
+	ctx, end := context.WithCancel(ctx)
+	var served error // read after beside is done
+	var beside sync.WaitGroup
+	beside.Go(func() {
+		defer end()
+		served = v.run(ctx)
+	})
+	err = runHTTP(ctx, l, h, log)
+	end()
+	beside.Wait()
+	return errors.Join(err, served)
 }
 
 // runHTTP serves h on l until ctx ends. It fails if the server does, or if ctx ended for a reason of its own.
@@ -108,9 +129,11 @@ func runHTTP(ctx context.Context, l net.Listener, h http.Handler, log zerolog.Lo
 }
 
 // checkListen refuses what is no host:port.
-func checkListen(listen string) error {
-	if _, _, err := net.SplitHostPort(listen); err != nil {
-		return usagef("--listen: %q is no host:port, such as %s", listen, defaultListen)
+func checkListen(listen string) error { return checkAddress("listen", listen) }
+
+func checkAddress(flag, address string) error {
+	if _, _, err := net.SplitHostPort(address); err != nil {
+		return usagef("--%s: %q is no host:port, such as %s", flag, address, defaultListen)
 	}
 	return nil
 }

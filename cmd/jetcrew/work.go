@@ -20,6 +20,7 @@ import (
 func (a *app) newWork() *cobra.Command {
 	var names []string
 	var noLead bool
+	var listen string
 	var flags handlerFlags
 	cmd := &cobra.Command{
 		Use:   "work",
@@ -52,21 +53,34 @@ is closed for good, and when too many handlers ignore their timeouts.
 			if len(types) == 0 && flags.none() {
 				return usagef("a worker without handlers would take no job: name a program with --exec, a URL with --http, a file of them with --handlers, or example types with --builtin (%s), or build a worker of your own with the Go package worker", strings.Join(builtinTypes, ", "))
 			}
+			if cmd.Flags().Changed("listen") {
+				if err := checkListen(listen); err != nil {
+					return err
+				}
+			}
 			cfg, err := a.settings(cmd)
 			if err != nil {
 				return err
 			}
-			return a.work(cfg, types, &flags, !noLead)
+			return a.work(cfg, types, &flags, part{lead: !noLead, listen: listen, role: "work"})
 		},
 	}
 	cmd.Flags().StringSliceVar(&names, "builtin", nil, "example types to handle: "+strings.Join(builtinTypes, ", "))
 	flags.add(cmd)
 	cmd.Flags().BoolVar(&noLead, "no-lead", false, "leave housekeeping and the firing of schedules to other processes")
+	listenFlag(cmd.Flags(), &listen)
 	addWorkerFlags(cmd)
 	return cmd
 }
 
-func (a *app) work(cfg *config.Config, types []string, flags *handlerFlags, lead bool) error {
+// part is what a worker's process does besides.
+type part struct {
+	lead   bool   // it takes part in the election
+	listen string // where it answers how it is; empty: nowhere
+	role   string // by which its metrics name it
+}
+
+func (a *app) work(cfg *config.Config, types []string, flags *handlerFlags, does part) error {
 	log := a.logger(cfg)
 	more, err := flags.open(cfg, types, log)
 	if err != nil {
@@ -81,33 +95,41 @@ func (a *app) work(cfg *config.Config, types []string, flags *handlerFlags, lead
 		return err
 	}
 	defer c.Close()
-	return a.runHandlers(ctx, stop, c, cfg, types, more, lead, log)
+	return a.runHandlers(ctx, stop, c, cfg, types, more, does, log)
 }
 
 // runHandlers runs a worker with the example types, and more if there are any. ctx is for what comes before it
 // runs; from then on, signals are the worker's.
-func (a *app) runHandlers(ctx context.Context, begun func(), c *client.Client, cfg *config.Config, types []string, more *handlers, lead bool, log zerolog.Logger) error {
+func (a *app) runHandlers(ctx context.Context, begun func(), c *client.Client, cfg *config.Config, types []string, more *handlers, does part, log zerolog.Logger) error {
 	b, err := openBuiltins(".")
 	if err != nil {
 		return fmt.Errorf("open the working directory: %w", err)
 	}
 	defer b.close()
 	openKV(ctx, c, log)
-	w, err := worker.New(c.Store(), workerConfig(cfg, c.KV(), log))
+	m := newMetrics(c, does.role, log)
+	wc := workerConfig(cfg, c.KV(), log)
+	wc.Observer = m
+	w, err := worker.New(c.Store(), wc)
 	if err != nil {
 		return err
 	}
 	b.register(w, types)
 	more.register(w)
 	defer more.close() // before the connection is closed, which may take its time
+	m.Worker(w)
 	var h *housekeeping
-	if lead {
-		if h, err = newHousekeeping(ctx, c, cfg, w.ID(), log); err != nil {
+	if does.lead {
+		if h, err = newHousekeeping(ctx, c, cfg, w.ID(), m, log); err != nil {
 			return err
 		}
 	}
+	v, err := openVitals("listen", does.listen, c, cfg, m, log)
+	if err != nil {
+		return err
+	}
 	begun()
-	return a.runWorker(w, h, log)
+	return a.runWorker(w, h, v, log)
 }
 
 func workerConfig(cfg *config.Config, values *kv.Store, log zerolog.Logger) worker.Config {
@@ -125,25 +147,31 @@ func workerConfig(cfg *config.Config, values *kv.Store, log zerolog.Logger) work
 	}
 }
 
-// runWorker runs w, and housekeeping beside it if there is any, until a signal or until w cannot go on.
-func (a *app) runWorker(w *worker.Worker, h *housekeeping, log zerolog.Logger) error {
+// runWorker runs w, and housekeeping and vitals beside it if there are any, until a signal or until w cannot go on.
+func (a *app) runWorker(w *worker.Worker, h *housekeeping, v *vitals, log zerolog.Logger) error {
 	signals, stopSignals := a.signals()
 	defer stopSignals()
 	ctx, stop := context.WithCancel(context.Background())
-	var beside sync.WaitGroup
-	defer beside.Wait()
 	defer stop()
+	var beside sync.WaitGroup
 	if h != nil {
 		beside.Go(func() { h.run(ctx) })
 	}
+	var served error // read after beside is done
+	beside.Go(func() {
+		defer stop() // a process that cannot say how it is had better be started again
+		served = v.run(ctx)
+	})
 	ended := make(chan struct{})
-	defer close(ended)
 	beside.Go(func() { obey(signals, ended, stop, w.Kill, log) })
 	err := w.Run(ctx)
+	stop()
+	close(ended)
+	beside.Wait()
 	if errors.Is(err, worker.ErrKilled) {
 		return errors.New("stopped at once by a second signal: the jobs that ran will be taken over")
 	}
-	return err
+	return errors.Join(err, served)
 }
 
 // obey stops at the first signal and kills at the second.

@@ -7,6 +7,7 @@ import (
 	"iter"
 	"slices"
 	"strings"
+	"sync/atomic"
 	"time"
 
 	"github.com/jetcrew/jetcrew/kvbucket"
@@ -27,6 +28,14 @@ func (c *Client) OpenKV(ctx context.Context) (*kvbucket.Bucket, error) {
 	return during(ctx, c.bucket, c.bucket.deniesAll, func(_ context.Context, b *kvbucket.Bucket) (*kvbucket.Bucket, error) { return b, nil })
 }
 
+// KVConflicts counts the writes of the key/value store that lost a race, so far. See kvbucket.Bucket.
+func (c *Client) KVConflicts() uint64 {
+	if b := c.bucket.shown.Load(); b != nil {
+		return b.Conflicts()
+	}
+	return 0
+}
+
 // lazyBucket is a kv.Adapter that opens its bucket when it is first asked for something. What the server denies ends a
 // call at once.
 type lazyBucket struct {
@@ -36,6 +45,7 @@ type lazyBucket struct {
 	cancel context.CancelFunc
 	turn   chan struct{} // holds one: whoever has it may open or close the bucket
 	opened *kvbucket.Bucket
+	shown  atomic.Pointer[kvbucket.Bucket] // the same, for who has no turn
 }
 
 var (
@@ -84,6 +94,7 @@ func (l *lazyBucket) open(ctx context.Context) (*kvbucket.Bucket, error) {
 		return nil, fmt.Errorf("open the key/value store: %w", err)
 	}
 	l.opened = b
+	l.shown.Store(b)
 	return b, nil
 }
 

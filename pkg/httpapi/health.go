@@ -15,6 +15,8 @@ const (
 	pathHealth = "/healthz"
 	pathReady  = "/readyz"
 
+	pathMetrics = "/metrics"
+
 	// readyTimeout bounds the wait for the store's answer.
 	readyTimeout = 2 * time.Second
 	// readyFor is how long an answer is good for, however many ask.
@@ -48,10 +50,14 @@ func (r *Readiness) ask(ctx context.Context) error {
 	return r.err
 }
 
-// Health is a handler for /healthz and /readyz alone. Both need no token, and tell nothing but how things are.
-func Health(ready *Readiness, log zerolog.Logger) http.Handler {
+// Health is a handler for /healthz and /readyz, and for /metrics where there are any, alone. They need no token, and tell
+// nothing but how things are.
+func Health(ready *Readiness, metrics http.Handler, log zerolog.Logger) http.Handler {
 	mux := http.NewServeMux()
 	registerHealth(newAPI(mux, ""), ready)
+	if metrics != nil {
+		mux.Handle("GET "+pathMetrics, metrics)
+	}
 	return newFront(mux, nil, false, log)
 }
 

@@ -221,7 +221,7 @@ func TestReadinessIsAskedOnceASecondWhoeverAsks(t *testing.T) {
 		return errors.New("canary")
 	})
 	log := &logged{}
-	r := run(t, &Server{Handler: Health(ready, zerolog.New(log))})
+	r := run(t, &Server{Handler: Health(ready, nil, zerolog.New(log))})
 	for range 20 {
 		resp, err := http.Get("http://" + r.address + "/readyz")
 		require.NoError(t, err)
