@@ -96,7 +96,8 @@ func (s *story) look(faults bool) {
 	s.depth++
 	defer func() { s.depth-- }()
 	defer func() {
-		if r := recover(); r != nil && r != errCrash { //nolint:errorlint // the very value
+		r := recover()
+		if err, _ := r.(error); r != nil && !errors.Is(err, errCrash) {
 			panic(r)
 		}
 	}()
