@@ -68,12 +68,17 @@ func BenchmarkBoard(b *testing.B) {
 			for b.Loop() {
 				f := NewFirer(e.store, e.jobs, FirerConfig{})
 				before := heapInUse()
-				known := newBoard()
 				ctx, stop := context.WithCancel(context.Background())
-				require.NoError(b, f.watch(ctx, known, func() {}, stop)) // it ends when it has read all
-				require.Len(b, known.items, n)
+				var l *lookout
+				l = f.lookOut(func() {
+					if len(l.known.items) > 0 { // it has read all
+						stop()
+					}
+				})
+				l.run(ctx)
+				require.Len(b, l.known.items, n)
 				per = max(per, float64(heapInUse()-before)/n)
-				runtime.KeepAlive(known)
+				runtime.KeepAlive(l)
 			}
 			b.ReportMetric(per, "B/schedule")
 		})

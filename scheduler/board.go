@@ -19,6 +19,7 @@ type item struct {
 type board struct {
 	items map[string]*item
 	queue queue
+	heir  *board // that is about to take this one's place; nil: none
 }
 
 func newBoard() *board { return &board{items: make(map[string]*item)} }
@@ -35,6 +36,24 @@ func (b *board) set(key string, rev uint64, body []byte, at time.Time) {
 	}
 	it.rev, it.body, it.failed = rev, body, 0
 	b.look(it, at)
+}
+
+// moved takes what this process wrote.
+func (b *board) moved(key string, rev uint64, body []byte, at time.Time) {
+	b.set(key, rev, body, at)
+	if b.heir != nil {
+		b.heir.set(key, rev, body, at)
+	}
+}
+
+// inherit takes over which fires could not be made, and when they are tried again.
+func (b *board) inherit(from *board) {
+	for key, old := range from.items {
+		if it := b.items[key]; old.failed > 0 && it != nil && it.rev == old.rev {
+			it.failed = old.failed
+			b.look(it, old.at)
+		}
+	}
 }
 
 // look has an item looked at next at an instant; never, if it is zero.

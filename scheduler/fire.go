@@ -282,7 +282,7 @@ func (f *Firer) after(known *board, fi *firing) {
 	if m := fi.moved; m != nil {
 		body, err := job.Encode(m.Schedule)
 		if err == nil {
-			known.set(fi.it.key, m.rev, body, m.look())
+			known.moved(fi.it.key, m.rev, body, m.look())
 		}
 	}
 	f.tell(fi)

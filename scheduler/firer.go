@@ -2,10 +2,8 @@ package scheduler
 
 import (
 	"context"
-	"errors"
 	"time"
 
-	"github.com/nats-io/nats.go"
 	"github.com/nats-io/nats.go/jetstream"
 	"github.com/rs/zerolog"
 
@@ -68,104 +66,7 @@ func NewFirer(store *Store, jobs Jobs, cfg FirerConfig) *Firer {
 
 // Run fires until ctx ends. It calls alive at least every few seconds while the server answers. An outage is logged
 // once, and when it is over.
-func (f *Firer) Run(ctx context.Context, alive func()) {
-	failed := 0
-	known := newBoard()
-	for ctx.Err() == nil {
-		alive()
-		err := f.watch(ctx, known, alive, func() {
-			if failed > 0 {
-				f.log.Info().Int("failed", failed).Msg("schedules are read again")
-			}
-			failed = 0
-		})
-		if err == nil || ctx.Err() != nil {
-			continue // a minute has gone, or the lead has
-		}
-		if failed++; failed == 1 {
-			f.log.Warn().Err(err).Msg("schedules cannot be read")
-		}
-		pause(ctx, time.Second)
-	}
-}
-
-// watch reads all schedules, and from then on fires what is due and takes in what changes, for as long as what it reads
-// counts as fresh.
-func (f *Firer) watch(ctx context.Context, known *board, alive, listed func()) error {
-	ctx, cancel := context.WithCancel(ctx)
-	defer cancel()
-	// A watch may be deaf after a reconnect, and not know it.
-	connected := f.store.nc.StatusChanged(nats.CONNECTED)
-	defer f.store.nc.RemoveStatusListener(connected)
-	w, err := f.store.kv.WatchAll(ctx)
-	if err != nil {
-		return err
-	}
-	defer w.Stop()
-	fresh := newBoard()
-	patience := time.NewTimer(opTimeout)
-	defer patience.Stop()
-	for reading := true; reading; {
-		select {
-		case e, ok := <-w.Updates():
-			if !ok {
-				return errors.New("the list was broken off")
-			}
-			if reading = e != nil; reading {
-				f.takeOver(known, fresh, e)
-			}
-		case <-connected:
-			return nil
-		case <-patience.C:
-			return errors.New("the list has no end")
-		case <-ctx.Done():
-			return nil
-		}
-	}
-	*known = *fresh
-	listed()
-	stale := time.NewTimer(f.relist)
-	defer stale.Stop()
-	look := time.NewTimer(0)
-	defer look.Stop()
-	for {
-		select {
-		case e, ok := <-w.Updates():
-			if !ok {
-				return errors.New("the watch was broken off")
-			}
-			if e != nil {
-				f.take(known, e)
-			}
-		case <-look.C:
-		case <-connected:
-			return nil
-		case <-stale.C:
-			return nil
-		case <-ctx.Done():
-			return nil
-		}
-		alive()
-		f.fireDue(ctx, known, alive)
-		wait := lookAtLeast
-		if at, ok := known.next(); ok {
-			wait = min(wait, max(0, at.Sub(f.store.clock.Now())))
-		}
-		look.Reset(wait)
-	}
-}
-
-// takeOver takes what is stored under a key over into a fresh board: what is known at another revision, be it a higher one,
-// counts no more, since a bucket may have been made anew.
-func (f *Firer) takeOver(known, fresh *board, e jetstream.KeyValueEntry) {
-	it := known.items[e.Key()]
-	if it == nil || it.rev != e.Revision() || it.place < 0 && it.body != nil || e.Operation() != jetstream.KeyValuePut {
-		f.take(fresh, e)
-		return
-	}
-	fresh.set(e.Key(), it.rev, it.body, it.at)
-	fresh.items[e.Key()].failed = it.failed
-}
+func (f *Firer) Run(ctx context.Context, alive func()) { f.lookOut(alive).run(ctx) }
 
 // take takes in what is stored under a key.
 func (f *Firer) take(known *board, e jetstream.KeyValueEntry) {
