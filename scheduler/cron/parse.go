@@ -4,6 +4,7 @@ import (
 	"fmt"
 	"math/bits"
 	"strings"
+	"sync"
 	"time"
 	_ "time/tzdata" // zones exist on any machine; its own files go first
 
@@ -62,12 +63,19 @@ func loadZone(name string) (*time.Location, error) {
 	case "Local", "localtime":
 		return nil, &job.FieldError{Field: "timezone", Reason: fmt.Sprintf("%q is another zone on each machine: %s", name, want)}
 	}
+	if loc, ok := zones.Load(name); ok {
+		return loc.(*time.Location), nil
+	}
 	loc, err := time.LoadLocation(name)
 	if err != nil {
 		return nil, &job.FieldError{Field: "timezone", Reason: fmt.Sprintf("%q is not known: %s", cut(name), want)}
 	}
+	zones.Store(name, loc)
 	return loc, nil
 }
+
+// zones are those that were read, by name. There are some hundreds of them, and to read one takes longer than all else.
+var zones sync.Map
 
 func parseDescriptor(words []string, loc *time.Location) (*Spec, error) {
 	name := strings.ToLower(words[0])
