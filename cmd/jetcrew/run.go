@@ -76,6 +76,7 @@ type app struct {
 	environ        []string
 	started        bool        // past the parsing of flags and arguments
 	interrupted    atomic.Bool // a signal ended what could be ended
+	spans          spans
 
 	// signals tells of SIGINT and SIGTERM until stop is called.
 	signals func() (ch <-chan os.Signal, stop func())
@@ -93,6 +94,7 @@ func (a *app) run(args []string) int {
 	root := a.newRoot()
 	root.SetArgs(args)
 	err := root.Execute()
+	a.spans.stop()
 	switch {
 	case err == nil && out.failure() == nil:
 		return exitOK
@@ -142,7 +144,7 @@ func (a *app) newRoot() *cobra.Command {
 	root.SetOut(a.stdout)
 	root.SetErr(a.stderr)
 	addGlobalFlags(root)
-	root.AddCommand(a.newDev(), a.newWork(), a.newSchedule(), a.newScheduler(), a.newServe(), a.newSetup(), a.newHealth(), a.newEnqueue(), a.newJob(), a.newQueue(), a.newWorker(), a.newKV(), a.newBench(), a.newDemo(), a.newDemoWorker(), a.newConfig(), a.newVersion())
+	root.AddCommand(a.newDev(), a.newWork(), a.newSchedule(), a.newScheduler(), a.newServe(), a.newSetup(), a.newHealth(), a.newEnqueue(), a.newJob(), a.newQueue(), a.newWorker(), a.newKV(), a.newBench(), a.newDemo(), a.newDemoWorker(), a.newConfig(), a.newDoctor(), a.newVersion())
 	a.addCompletion(root)
 	a.complete(root)
 	return root

@@ -122,6 +122,25 @@ func (e *exam) count(ctx context.Context, stream, filter string) (int, error) {
 	return int(m.left) + 1, nil
 }
 
+// late reports whether more than half of a check's time is over: what reads one thing after the other, each of them a
+// round trip, stops then with what it has.
+func (e *exam) late(ctx context.Context) bool {
+	deadline, ok := ctx.Deadline()
+	return ok && time.Until(deadline) < e.cfg.Timeout/2
+}
+
+// pause waits for d, or until ctx ends.
+func pause(ctx context.Context, d time.Duration) error {
+	t := time.NewTimer(d)
+	defer t.Stop()
+	select {
+	case <-t.C:
+		return nil
+	case <-ctx.Done():
+		return ctx.Err()
+	}
+}
+
 // now is the store's clock, where it is known.
 func (e *exam) now() time.Time {
 	if e.store != nil {

@@ -141,7 +141,7 @@ func (e *exam) lookAtConsumer(info *jetstream.ConsumerInfo, filter string) {
 func (e *exam) lookForUnserved(ctx context.Context, gone func(string) bool) error {
 	without := make(map[string]int) // jobs seen, by the queue's token
 	prefix := e.names.job("ready", "")
-	for i, from := 0, uint64(1); i < unservedLook; i++ {
+	for i, from := 0, uint64(1); i < unservedLook && !e.late(ctx); i++ {
 		m, err := e.next(ctx, e.names.jobs(), prefix+">", from, false)
 		if err != nil {
 			return err

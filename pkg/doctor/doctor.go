@@ -275,7 +275,7 @@ func (e *exam) make(ctx context.Context, c check) {
 }
 
 // errUnknown: an earlier check did not find out what this one goes by.
-var errUnknown = errors.New("what it goes by is not known")
+var errUnknown = errors.New("it goes by what could not be found out above")
 
 func (e *exam) ok(text string, facts map[string]any) { e.find(OK, text, "", facts) }
 

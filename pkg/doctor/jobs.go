@@ -26,8 +26,11 @@ func (e *exam) lookForOverdue(ctx context.Context) error {
 		return errUnknown
 	}
 	now := e.now()
-	late, looked, worst, first := 0, 0, time.Duration(0), ""
+	late, looked, worst, first, hurried := 0, 0, time.Duration(0), "", false
 	for from := uint64(1); looked < overdueLook; looked++ {
+		if hurried = e.late(ctx); hurried {
+			break
+		}
 		m, err := e.next(ctx, e.names.jobs(), e.names.job("due", ">"), from, false)
 		if err != nil {
 			return err
@@ -62,6 +65,10 @@ func (e *exam) lookForOverdue(ctx context.Context) error {
 			"see that somebody leads, and that its housekeeping works (its log): jetcrew schedule, or workers without --no-lead; jetcrew job get "+first, facts)
 		return nil
 	}
+	if hurried {
+		e.warn(fmt.Sprintf("only %s looked at, of which none is overdue", plural(looked, "due job")), "give it more time (--timeout)", facts)
+		return nil
+	}
 	e.ok(fmt.Sprintf("no due job is overdue (%d looked at)", looked), facts)
 	return nil
 }
@@ -84,7 +91,8 @@ func (e *exam) lookAtDead(ctx context.Context) error {
 		return nil
 	}
 	left := counts.Dead
-	if left <= countMost {
+	told := e.queues != nil && left <= countMost // by queue
+	if told {
 		for _, q := range e.queues {
 			n, err := e.count(ctx, e.names.jobs(), e.names.job("dead", streams.QueueToken(q.Name)+".>"))
 			if err != nil {
@@ -100,8 +108,11 @@ func (e *exam) lookAtDead(ctx context.Context) error {
 		}
 	}
 	if left > 0 {
-		e.warn(fmt.Sprintf("%s dead%s", plural(left, "job"), map[bool]string{true: ", of queues that are no more"}[counts.Dead <= countMost]),
-			"jetcrew job list --all-spaces --status dead", map[string]any{"dead": left})
+		text := plural(left, "job") + " dead"
+		if told {
+			text += ", of queues that are no more"
+		}
+		e.warn(text, "jetcrew job list --all-spaces --status dead", map[string]any{"dead": left})
 	}
 	return nil
 }

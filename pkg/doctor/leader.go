@@ -53,12 +53,8 @@ func (e *exam) lookAtLeader(ctx context.Context) error {
 			e.fail(so, adviceLead, nil)
 			return nil
 		}
-		t := time.NewTimer(leaderEvery)
-		select {
-		case <-t.C:
-		case <-ctx.Done():
-			t.Stop()
-			return ctx.Err()
+		if err := pause(ctx, leaderEvery); err != nil {
+			return err
 		}
 	}
 }
@@ -76,14 +72,14 @@ func (e *exam) lookAtSchedules(ctx context.Context) error {
 	stream := e.names.schedules()
 	prefix := "$" + strings.Replace(stream, "_", ".", 1) + "."
 	now := e.now()
-	n, enabled := 0, 0
+	n, enabled, all := 0, 0, false
 	tell := teller{e: e, told: make(map[string]int)}
-	for from := uint64(1); n < schedulesLook; {
+	for from := uint64(1); n < schedulesLook && !e.late(ctx); {
 		m, err := e.next(ctx, stream, prefix+">", from, false)
 		if err != nil {
 			return err
 		}
-		if m == nil {
+		if all = m == nil; all {
 			break
 		}
 		from = m.seq + 1
@@ -113,6 +109,10 @@ func (e *exam) lookAtSchedules(ctx context.Context) error {
 		}
 	}
 	tell.rest()
+	if !all {
+		e.warn(fmt.Sprintf("only %s looked at", plural(n, "schedule")),
+			"jetcrew scheduler status counts all of them; or give it more time (--timeout)", map[string]any{"looked": n})
+	}
 	if !e.found() {
 		e.ok(fmt.Sprintf("%s, %d of them enabled: none is overdue, none failed", plural(n, "schedule"), enabled),
 			map[string]any{"schedules": n, "enabled": enabled})

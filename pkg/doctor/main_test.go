@@ -3,6 +3,7 @@ package doctor
 import (
 	"context"
 	"fmt"
+	"slices"
 	"strings"
 	"testing"
 	"time"
@@ -23,8 +24,8 @@ func TestMain(m *testing.M) { natstest.Main(m) }
 // patient is a deadline for each check that a busy machine does not miss.
 const patient = 30 * time.Second
 
-// atOnce has whatever there is count as old.
-var atOnce = &ages{}
+// atOnce has whatever there is count as old, also where it is thought to be of a moment from now.
+var atOnce = &ages{-time.Hour, -time.Hour, -time.Hour, -time.Hour, -time.Hour}
 
 // fleet is a server with all that jetcrew keeps on it.
 type fleet struct {
@@ -153,6 +154,24 @@ func (r *Report) has(t *testing.T, id string, l Level, text string) Finding {
 	}
 	require.Fail(t, "no such finding", "%s: %s: %q in:\n%s", id, l, text, r)
 	return Finding{}
+}
+
+// eventually makes checks until one has a finding: a cluster takes its time to see things.
+func eventually(t *testing.T, url string, cfg Config, id string, l Level, text string) {
+	t.Helper()
+	nc := natstest.Connect(t, url)
+	defer nc.Close()
+	cfg.Timeout = DefaultTimeout
+	natstest.Eventually(t, 2*time.Minute, func() error {
+		r, err := Check(t.Context(), nc, cfg)
+		if err != nil {
+			return err
+		}
+		if slices.ContainsFunc(r.Findings, func(f Finding) bool { return f.ID == id && f.Level == l && strings.Contains(f.Text, text) }) {
+			return nil
+		}
+		return fmt.Errorf("not seen:\n%s", r)
+	}, text)
 }
 
 // allOK expects that nothing is wrong with some checks.

@@ -4,7 +4,6 @@ import (
 	"strings"
 
 	"github.com/jetcrew/jetcrew/kvbucket"
-	"github.com/jetcrew/jetcrew/streams"
 )
 
 // names are those of a namespace's streams and subjects, as docs/wire-format.md has them.
@@ -23,10 +22,6 @@ func (n names) all() []string {
 }
 
 func (n names) job(state, rest string) string { return n.ns + ".job." + state + "." + rest }
-
-func (n names) ready(queue string) string {
-	return n.job("ready", streams.QueueToken(queue)+".>")
-}
 
 // What the checks need. Who may not open the store, may not be told what the store tells.
 

@@ -15,7 +15,7 @@ import (
 // roles are those of docs/nats/accounts.conf, with what each has to be allowed: what it publishes to, and with a leading
 // "<" what it subscribes to. Q, S and T stand for the queue's and the space's token and for one that nobody has, N for
 // the namespace, and J, W, K, H and L for its streams. Events and hints are not among them: to try those, one would have
-// to send some.
+// to send some. Nor is the key/value store, which only handlers need that use it.
 var roles = []struct {
 	name  string
 	needs []string
@@ -32,7 +32,8 @@ var roles = []struct {
 	{"scheduler", []string{
 		"$JS.API.INFO", "$JS.API.STREAM.INFO.J", "$JS.API.STREAM.INFO.W", "$JS.API.STREAM.INFO.L", "$JS.API.CONSUMER.LIST.J",
 		"$JS.API.CONSUMER.INFO.J.ready-Q", "$JS.API.DIRECT.GET.J", "$JS.API.DIRECT.GET.W", "$JS.API.DIRECT.GET.L.$KV.L.leader",
-		"$JS.API.STREAM.MSG.GET.J", "$JS.API.STREAM.MSG.DELETE.J", "$KV.L.leader",
+		"$JS.API.CONSUMER.CREATE.L.T.$KV.L.leader", "$JS.API.STREAM.MSG.GET.J", "$JS.API.STREAM.MSG.DELETE.J", "$KV.L.leader",
+		"$JS.API.STREAM.INFO.H", "$JS.API.DIRECT.GET.H.$KV.H.S.T", "$JS.API.CONSUMER.CREATE.H.T.$KV.H.S.T", "$KV.H.S.T",
 		"N.job.ready.Q.S.T", "N.job.due.Q.S.T", "N.job.dead.Q.S.T", "N.alarm.Q.S.T.T", "<N.control.queue.*",
 	}},
 	{"api", []string{
@@ -44,6 +45,8 @@ var roles = []struct {
 		"$JS.API.INFO", "$JS.API.STREAM.INFO.J", "$JS.API.STREAM.INFO.W", "$JS.API.CONSUMER.LIST.J", "$JS.API.CONSUMER.INFO.J.ready-Q",
 		"$JS.API.CONSUMER.CREATE.J.ready-T.N.job.ready.T.>", "$JS.API.CONSUMER.PAUSE.J.ready-T", "$JS.API.CONSUMER.DELETE.J.ready-T",
 		"$JS.API.DIRECT.GET.J", "$JS.API.DIRECT.GET.W", "$JS.API.STREAM.MSG.GET.J", "$JS.API.STREAM.MSG.DELETE.J",
+		"$JS.API.STREAM.INFO.H", "$JS.API.DIRECT.GET.H.$KV.H.S.T", "$JS.API.CONSUMER.CREATE.H.T.$KV.H.S.T", "$KV.H.S.T",
+		"$JS.API.STREAM.INFO.L", "$JS.API.DIRECT.GET.L.$KV.L.leader",
 		"N.job.ready.Q.S.T", "N.job.running.Q.S.T", "N.job.cancelled.Q.S.T", "N.job.deleted.Q.S.T", "N.alarm.Q.S.T.T",
 		"<N.event.>", "<N.control.queue.*",
 	}},
@@ -79,7 +82,8 @@ func (e *exam) lookAtPermissions(ctx context.Context) error {
 	if e.account == nil {
 		return errUnknown
 	}
-	e.closeStore() // what it is denied meanwhile would hide what is tried here
+	// What the store is denied meanwhile would hide what is tried here.
+	e.closeStore()
 	allowed := make(map[string]bool) // by subject: roles have many in common
 	var fits []string
 	for _, r := range roles {

@@ -3,6 +3,7 @@ package doctor
 import (
 	"context"
 	"fmt"
+	"slices"
 	"strings"
 	"time"
 
@@ -15,11 +16,19 @@ const (
 	// silent is for how long a replica that is not current may not have been heard of before it counts as away: a server
 	// that was killed is called offline much later.
 	silent = 10 * time.Second
+	// currentLook is how often it is looked before a replica is not current: under load, each of them is behind for moments.
+	currentLook  = 4
+	currentEvery = 500 * time.Millisecond
 )
 
 // lookAtReplicas looks at where the streams stand, as far as earlier checks saw them.
-func (e *exam) lookAtReplicas(context.Context) error {
+func (e *exam) lookAtReplicas(ctx context.Context) error {
 	clustered, known := e.nc.ConnectedClusterName() != "", false
+	if clustered {
+		if err := e.awaitCurrent(ctx); err != nil {
+			return err
+		}
+	}
 	for _, name := range e.names.all() {
 		if info := e.streams[name]; info != nil {
 			known = true
@@ -36,6 +45,31 @@ func (e *exam) lookAtReplicas(context.Context) error {
 		e.ok("a single server: the streams have one replica each", nil)
 	default:
 		e.ok("all replicas are there and current", nil)
+	}
+	return nil
+}
+
+// awaitCurrent gives replicas that are not current a moment.
+func (e *exam) awaitCurrent(ctx context.Context) error {
+	for look := 1; look < currentLook; look++ {
+		var behind []string
+		for _, name := range e.names.all() {
+			if info := e.streams[name]; info != nil && info.Cluster != nil && (info.Cluster.Leader == "" ||
+				slices.ContainsFunc(info.Cluster.Replicas, func(r *jetstream.PeerInfo) bool { return !r.Current })) {
+				behind = append(behind, name)
+			}
+		}
+		if len(behind) == 0 {
+			return nil
+		}
+		if err := pause(ctx, currentEvery); err != nil {
+			return err
+		}
+		for _, name := range behind {
+			if _, err := e.stream(ctx, name); err != nil {
+				return err
+			}
+		}
 	}
 	return nil
 }
