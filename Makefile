@@ -7,7 +7,7 @@ RECORDS  ?= 100000
 VERSION  ?= $(shell git describe --tags --always --dirty 2>/dev/null || echo devel)
 
 .DEFAULT_GOAL := help
-.PHONY: help build test race short fuzz vet lint fmt fmt-check vuln bench bench-operating demo ci clean
+.PHONY: help build test test-minors race short fuzz vet lint fmt fmt-check vuln bench bench-operating demo ci clean
 
 help: ## list the targets
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "  %-15s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
@@ -17,6 +17,9 @@ build: ## the binary, as bin/jetcrew
 
 test: ## all tests
 	$(GO) test ./...
+
+test-minors: ## the server's behaviours and the contracts on each server minor that is supported
+	GO=$(GO) integration/minors/run
 
 race: ## all tests under the race detector
 	$(GO) test -race ./...

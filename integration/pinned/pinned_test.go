@@ -3,6 +3,9 @@ package pinned
 import (
 	"context"
 	"errors"
+	"flag"
+	"fmt"
+	"os"
 	"testing"
 	"time"
 
@@ -13,7 +16,19 @@ import (
 	"github.com/jetcrew/jetcrew/integration/natstest"
 )
 
-func TestMain(m *testing.M) { natstest.Main(m) }
+func TestMain(m *testing.M) {
+	flag.Parse()
+	// Most behaviours take time rather than work: far more of them than there are processors can be tried at a time.
+	if err := flag.Set("test.parallel", "8"); err != nil {
+		panic(err)
+	}
+	g, err := givenServer(os.Getenv)
+	if err != nil {
+		fmt.Fprintf(os.Stderr, "pinned: %v\n", err)
+		os.Exit(2)
+	}
+	natstest.Main(m, g.options()...)
+}
 
 // soon is how long a test waits for what must come.
 const soon = 30 * time.Second
@@ -30,16 +45,24 @@ type behaviour struct {
 }
 
 func TestServerBehaviours(t *testing.T) {
+	g, err := givenServer(os.Getenv)
+	require.NoError(t, err)
 	all := [][]behaviour{guards(), races(), batches(), alarms(), counts(), reads(), endings(), deliveries(), pulls()}
 	run := func(t *testing.T, p *place) {
+		p.requireVersion(t, g.version)
 		for _, group := range all {
 			for _, b := range group {
-				t.Run(b.name, func(t *testing.T) { b.test(t, p) })
+				t.Run(b.name, func(t *testing.T) {
+					if p.replicas == 1 { // a cluster has enough to do as it is
+						t.Parallel()
+					}
+					b.test(t, p)
+				})
 			}
 		}
 	}
 	t.Run("one server", func(t *testing.T) {
-		url := natstest.Embedded(t).URL()
+		url := g.start(t)
 		run(t, &place{replicas: 1, conns: []*nats.Conn{
 			natstest.Connect(t, url), natstest.Connect(t, url), natstest.Connect(t, url),
 		}})
