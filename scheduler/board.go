@@ -13,6 +13,7 @@ type item struct {
 	at     time.Time // zero: never
 	failed int       // tries of its fire that came to nothing
 	place  int       // in the heap; -1: not in it
+	busy   bool      // it is being fired, and not to be looked at until it is free
 }
 
 // board is every schedule there is, the next to be looked at first.
@@ -46,20 +47,52 @@ func (b *board) moved(key string, rev uint64, body []byte, at time.Time) {
 	}
 }
 
-// inherit takes over which fires could not be made, and when they are tried again.
+// inherit takes over what is being fired, and which fires could not be made, and when they are tried again.
 func (b *board) inherit(from *board) {
 	for key, old := range from.items {
-		if it := b.items[key]; old.failed > 0 && it != nil && it.rev == old.rev {
+		it := b.items[key]
+		if it == nil {
+			continue
+		}
+		if old.failed > 0 && it.rev == old.rev {
 			it.failed = old.failed
 			b.look(it, old.at)
 		}
+		if old.busy {
+			b.hold(it)
+		}
 	}
+}
+
+// failing reports whether a fire could not be made.
+func (b *board) failing() bool {
+	for _, it := range b.items {
+		if it.failed > 0 {
+			return true
+		}
+	}
+	return false
+}
+
+// hold keeps an item from being looked at until it is free.
+func (b *board) hold(it *item) {
+	if it.place >= 0 {
+		heap.Remove(&b.queue, it.place)
+	}
+	it.busy = true
+}
+
+// free has an item that was fired looked at again at an instant.
+func (b *board) free(it *item, at time.Time) {
+	it.busy = false
+	b.look(it, at)
 }
 
 // look has an item looked at next at an instant; never, if it is zero.
 func (b *board) look(it *item, at time.Time) {
 	it.at = at
 	switch {
+	case it.busy:
 	case at.IsZero() && it.place >= 0:
 		heap.Remove(&b.queue, it.place)
 	case at.IsZero():
@@ -86,12 +119,13 @@ func (b *board) next() (time.Time, bool) {
 	return b.queue[0].at, true
 }
 
-// take takes out what is to be looked at by an instant, the oldest first, n at most. They are out of the queue until
-// something is set or a look at them is ordered.
+// take takes out what is to be looked at by an instant, the oldest first, n at most. They are busy until they are freed.
 func (b *board) take(now time.Time, n int) []*item {
 	var out []*item
 	for len(out) < n && len(b.queue) > 0 && !b.queue[0].at.After(now) {
-		out = append(out, heap.Pop(&b.queue).(*item))
+		it := heap.Pop(&b.queue).(*item)
+		it.busy = true
+		out = append(out, it)
 	}
 	return out
 }

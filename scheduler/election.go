@@ -91,33 +91,35 @@ func NewElection(ctx context.Context, nc *nats.Conn, cfg Config) (*Election, err
 	if cfg.Hang == 0 {
 		cfg.Hang = time.Minute
 	}
-	js, err := jetstream.New(nc)
-	if err != nil {
-		return nil, fmt.Errorf("scheduler: %w", err)
-	}
 	e := &Election{cfg: cfg, nc: nc}
-	name := strings.ToUpper(cfg.Namespace) + "_LEADER"
-	e.kv, err = js.KeyValue(ctx, name)
-	if errors.Is(err, jetstream.ErrBucketNotFound) && !cfg.Verify {
-		e.kv, err = js.CreateKeyValue(ctx, jetstream.KeyValueConfig{
-			Bucket: name, Description: "jetcrew: who leads", History: 1, Replicas: max(1, cfg.Replicas), TTL: cfg.TTL,
-		})
-		if errors.Is(err, jetstream.ErrBucketExists) { // somebody else was faster
-			e.kv, err = js.KeyValue(ctx, name)
-		}
-	}
-	if err != nil {
-		return nil, fmt.Errorf("scheduler: bucket %s: %w", name, err)
+	if err := e.open(ctx); err != nil {
+		return nil, err
 	}
 	status, err := e.kv.Status(ctx)
 	if err != nil {
-		return nil, fmt.Errorf("scheduler: bucket %s: %w", name, err)
+		return nil, fmt.Errorf("scheduler: bucket %s: %w", e.kv.Bucket(), err)
 	}
 	if e.ttl = status.TTL(); e.ttl < time.Second {
 		return nil, fmt.Errorf("scheduler: bucket %s keeps its entries for %s: delete it, and it is made with a TTL of %s",
-			name, e.ttl, cfg.TTL)
+			e.kv.Bucket(), e.ttl, cfg.TTL)
 	}
 	return e, nil
+}
+
+// open finds or makes the bucket.
+func (e *Election) open(ctx context.Context) (err error) {
+	e.kv, err = openBucket(ctx, e.nc, e.cfg.Verify, jetstream.KeyValueConfig{
+		Bucket: strings.ToUpper(e.cfg.Namespace) + "_LEADER", Description: "jetcrew: who leads", History: 1,
+		Replicas: max(1, e.cfg.Replicas), TTL: e.cfg.TTL,
+	})
+	return err
+}
+
+// reopen makes the bucket anew where somebody deleted it. The old handle is good for the new one.
+func (e *Election) reopen(ctx context.Context) error {
+	again := *e
+	again.cfg.TTL = e.ttl
+	return again.open(ctx)
 }
 
 // Leader answers who leads, or ErrNoLeader.
@@ -148,18 +150,40 @@ type Task func(ctx context.Context, alive func())
 // Run takes part in the election until ctx ends. While this process leads, the tasks run, side by side; when one ends,
 // the lead is given up. A lead that is given up cleanly is free at once.
 func (e *Election) Run(ctx context.Context, tasks ...Task) {
+	failed := 0
 	for ctx.Err() == nil {
 		t, err := e.win(ctx)
 		if err != nil {
+			failed = e.lost(ctx, err, failed)
 			// Nothing is known. A little disorder keeps the fleet from asking all at once.
 			pause(ctx, e.ttl/6+rand.N(e.ttl/6))
 			continue
 		}
+		if failed > 0 {
+			e.cfg.Logger.Info().Int("failed", failed).Msg("the election goes on")
+		}
+		failed = 0
 		e.cfg.Logger.Info().Str("id", e.cfg.ID).Msg("leading")
 		t.serve(ctx, tasks)
 		e.cfg.Logger.Info().Str("id", e.cfg.ID).Msg("leading no more")
 		pause(ctx, rand.N(e.ttl/3))
 	}
+}
+
+// lost deals with an election that cannot be held. It is told of when that begins.
+func (e *Election) lost(ctx context.Context, err error, failed int) int {
+	if ctx.Err() != nil {
+		return failed
+	}
+	if failed == 0 {
+		e.cfg.Logger.Warn().Err(err).Msg("the election cannot be held")
+	}
+	within, cancel := context.WithTimeout(ctx, e.ttl/3)
+	defer cancel()
+	if err := e.reopen(within); err != nil {
+		e.cfg.Logger.Debug().Err(err).Msg("the election's bucket is not there")
+	}
+	return failed + 1
 }
 
 // win waits until this process is elected. It tries when it sees that the lead was given back, and when nobody has
@@ -191,8 +215,9 @@ func (e *Election) win(ctx context.Context) (*term, error) {
 				try.Reset(0)
 			}
 		case <-try.C:
-			if t, err := e.campaign(ctx); err == nil {
-				return t, nil
+			t, err := e.campaign(ctx)
+			if !errors.Is(err, errHeld) {
+				return t, err
 			}
 			// The server takes a moment to see that an entry has expired, or somebody else was faster.
 			try.Reset(wait + rand.N(wait))
@@ -212,12 +237,18 @@ func pause(ctx context.Context, d time.Duration) {
 	}
 }
 
+// errHeld: somebody leads.
+var errHeld = errors.New("somebody leads")
+
 // campaign tries once to become leader.
 func (e *Election) campaign(ctx context.Context) (*term, error) {
 	ctx, cancel := context.WithTimeout(ctx, e.ttl/3)
 	defer cancel()
-	if _, _, err := e.read(ctx); !errors.Is(err, ErrNoLeader) {
-		return nil, errors.Join(err, errors.New("somebody leads"))
+	switch _, _, err := e.read(ctx); {
+	case err == nil:
+		return nil, errHeld
+	case !errors.Is(err, ErrNoLeader):
+		return nil, err
 	}
 	host, _ := os.Hostname() // only for people to read
 	t := &term{e: e, me: Leader{ID: e.cfg.ID, Term: nuid.Next(), Host: host, PID: os.Getpid(), Since: job.Millis(time.Now())}}
@@ -227,5 +258,8 @@ func (e *Election) campaign(ctx context.Context) (*term, error) {
 	}
 	t.renewed = time.Now()
 	t.rev, err = e.kv.Create(ctx, leaderKey, t.body)
+	if errors.Is(err, jetstream.ErrKeyExists) {
+		return nil, errHeld
+	}
 	return t, err
 }

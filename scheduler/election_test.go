@@ -137,3 +137,19 @@ func TestBadConfig(t *testing.T) {
 	_, err = NewElection(t.Context(), nc, Config{ID: "a"})
 	require.ErrorContains(t, err, "delete it")
 }
+
+// Somebody deletes the bucket under processes that take part: it is made anew, and one of them leads.
+func TestADeletedBucketIsMadeAgain(t *testing.T) {
+	t.Parallel()
+	srv := natstest.Embedded(t)
+	a, b := run(t, srv.URL(), "a", diligent), run(t, srv.URL(), "b", diligent)
+	leads := func() bool { return a.leading.Load() != b.leading.Load() }
+	natstest.Eventually(t, patience, leads)
+	js, err := jetstream.New(natstest.Connect(t, srv.URL()))
+	require.NoError(t, err)
+	require.NoError(t, js.DeleteKeyValue(t.Context(), "JETCREW_LEADER"))
+	natstest.Eventually(t, patience, func() bool {
+		l, err := a.e.Leader(t.Context())
+		return err == nil && leads() && l.ID != ""
+	})
+}

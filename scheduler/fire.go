@@ -3,27 +3,36 @@ package scheduler
 import (
 	"context"
 	"errors"
+	"fmt"
 	"sync"
 	"time"
+
+	"github.com/rs/zerolog"
 
 	"github.com/jetcrew/jetcrew/pkg/job"
 )
 
 const (
-	// fireTimeout bounds the enqueueing of a batch, and suspectTimeout that of fires that failed before: they must not
-	// keep the others waiting.
-	fireTimeout    = 15 * time.Second
+	// fireTimeout bounds the enqueueing of a group, and suspectTimeout that of a fire that failed before.
+	fireTimeout    = 10 * time.Second
 	suspectTimeout = 3 * time.Second
+	// moveTimeout bounds the moving of a group's schedules, however much time the enqueueing has taken.
+	moveTimeout = 10 * time.Second
 	// stopGrace is how long what has begun may go on once the lead is given up.
 	stopGrace = 500 * time.Millisecond
-	// atOnce is how many schedules are read or moved at a time.
+	// atOnce is how many schedules of a group are read or moved at a time.
 	atOnce = 64
+	// groupSize is how many fires are made together at most.
+	groupSize = 512
+	// noteAfter is after how many tries in vain a schedule's record says so.
+	noteAfter = 3
 )
 
 // firing is one schedule that is due, on its way.
 type firing struct {
-	it     *item
+	key    string
 	rec    *record
+	failed int // tries in vain before this one
 	timing timing
 	plan   plan
 	skip   bool // by its overlap policy
@@ -33,30 +42,37 @@ type firing struct {
 	at     time.Time // when the job was enqueued
 }
 
-// fireDue makes the fires that are due, batch by batch.
-func (f *Firer) fireDue(ctx context.Context, known *board, alive func()) {
-	for ctx.Err() == nil {
-		now := f.store.clock.Now()
-		var sound, suspect []*firing
-		for _, it := range known.take(now, batch) {
-			fi, err := f.prepare(it, now)
-			switch {
-			case err != nil: // cannot happen: it was read before
-				f.log.Error().Err(err).Msg("a schedule cannot be read, and does not fire")
-			case it.failed > 0:
-				suspect = append(suspect, fi)
-			default:
-				sound = append(sound, fi)
-			}
+// due takes what is due by an instant, in groups that are to be fired side by side: the fires of one queue together, and
+// each that failed before by itself, so that none keeps another one waiting. It takes n at most, and so many groups of
+// the latter kind; those beyond wait.
+func (f *Firer) due(known *board, now time.Time, n, suspects int) [][]*firing {
+	var groups [][]*firing
+	open := make(map[string]int) // by queue: the group that has room
+	for _, it := range known.take(now, n) {
+		if it.failed > 0 && suspects == 0 {
+			known.free(it, now.Add(time.Second))
+			continue
 		}
-		if len(sound)+len(suspect) == 0 {
-			return
+		fi, err := f.prepare(it, now)
+		if err != nil { // cannot happen: it was read before
+			f.log.Error().Err(err).Msg("a schedule cannot be read, and does not fire")
+			known.free(it, time.Time{})
+			continue
 		}
-		f.fireAll(ctx, known, sound, fireTimeout)
-		alive()
-		f.fireAll(ctx, known, suspect, suspectTimeout)
-		alive()
+		if it.failed > 0 {
+			suspects--
+			groups = append(groups, []*firing{fi})
+			continue
+		}
+		i, ok := open[fi.rec.Queue]
+		if !ok || len(groups[i]) == groupSize {
+			i = len(groups)
+			open[fi.rec.Queue] = i
+			groups = append(groups, nil)
+		}
+		groups[i] = append(groups[i], fi)
 	}
+	return groups
 }
 
 func (f *Firer) prepare(it *item, now time.Time) (*firing, error) {
@@ -68,29 +84,42 @@ func (f *Firer) prepare(it *item, now time.Time) (*firing, error) {
 	if err != nil {
 		return nil, err
 	}
-	return &firing{it: it, rec: r, timing: t, plan: r.plan(t, now)}, nil
+	fi := &firing{key: it.key, rec: r, failed: it.failed, timing: t, plan: r.plan(t, now)}
+	if r.NextRunAt.IsZero() && fi.plan.next.IsZero() {
+		return nil, fmt.Errorf("%s: %q never fires again", it.key, r.Cron)
+	}
+	return fi, nil
 }
 
-// fireAll enqueues the jobs of fires, and then moves their schedules on.
-func (f *Firer) fireAll(ctx context.Context, known *board, fires []*firing, timeout time.Duration) {
-	if len(fires) == 0 {
-		return
+// fire enqueues the jobs of a group, and then moves their schedules on. It knows of no board: it may go on beside others.
+func (f *Firer) fire(lead context.Context, group []*firing) {
+	timeout := fireTimeout
+	if group[0].failed > 0 {
+		timeout = suspectTimeout
 	}
-	lead := ctx
-	ctx, cancel := context.WithTimeout(context.WithoutCancel(lead), timeout)
+	ctx, cancel := beyond(lead, timeout)
+	f.overlaps(ctx, group)
+	f.elsewhere(ctx, group)
+	f.enqueue(ctx, group)
+	f.written(ctx, group)
+	cancel()
+	ctx, cancel = beyond(lead, moveTimeout)
 	defer cancel()
-	defer context.AfterFunc(lead, func() { time.AfterFunc(stopGrace, cancel) })()
-	f.overlaps(ctx, fires)
-	f.enqueue(ctx, fires)
-	f.written(ctx, fires)
-	each(fires, func(fi *firing) {
-		if !fi.again {
+	each(group, func(fi *firing) {
+		switch {
+		case !fi.again:
 			f.move(ctx, fi)
+		case fi.failed+1 == noteAfter:
+			f.note(ctx, fi)
 		}
 	})
-	for _, fi := range fires {
-		f.after(known, fi)
-	}
+}
+
+// beyond is a context for what has begun: it bears the end of the lead for a moment.
+func beyond(lead context.Context, timeout time.Duration) (context.Context, context.CancelFunc) {
+	ctx, cancel := context.WithTimeout(context.WithoutCancel(lead), timeout)
+	stop := context.AfterFunc(lead, func() { time.AfterFunc(stopGrace, cancel) })
+	return ctx, func() { stop(); cancel() }
 }
 
 // each calls do for each fire, some at a time, and waits for all.
@@ -141,7 +170,7 @@ func (f *Firer) enqueue(ctx context.Context, fires []*firing) {
 	var making []*firing
 	var specs []job.Spec
 	for _, fi := range fires {
-		if fi.again || fi.skip || fi.plan.fire.IsZero() {
+		if fi.again || fi.skip || fi.plan.fire.IsZero() || fi.result.Key.ID != "" {
 			continue
 		}
 		making = append(making, fi)
@@ -162,14 +191,40 @@ func (f *Firer) enqueue(ctx context.Context, fires []*firing) {
 			fi.again = true
 		}
 	}
-	each(met, func(fi *firing) {
-		switch j, err := f.jobs.Get(ctx, fi.result.Key); {
-		case err == nil:
-			fi.plan = fi.plan.folded(fi.timing, at, j.Missed)
-		case !errors.Is(err, job.ErrNotFound):
-			fi.result.Err, fi.again = err, true
+	each(met, func(fi *firing) { f.meet(ctx, fi, fi.result.Key) })
+}
+
+// meet looks at the job of a fire that somebody may have made, and reports whether it is there.
+func (f *Firer) meet(ctx context.Context, fi *firing, k job.Key) bool {
+	j, err := f.jobs.Get(ctx, k)
+	switch {
+	case err == nil:
+		fi.plan = fi.plan.folded(fi.timing, f.store.clock.Now(), j.Missed)
+		return true
+	case !errors.Is(err, job.ErrNotFound):
+		fi.result.Err, fi.again = err, true
+	}
+	return false
+}
+
+// elsewhere looks whether the jobs of fires stand in the queues that their schedules had when they came due.
+func (f *Firer) elsewhere(ctx context.Context, fires []*firing) {
+	var moved []*firing
+	for _, fi := range fires {
+		if fi.rec.PromisedQueue != "" && !fi.again && !fi.plan.fire.IsZero() {
+			moved = append(moved, fi)
+		}
+	}
+	each(moved, func(fi *firing) {
+		if k := fi.promised(fi.rec.PromisedQueue); f.meet(ctx, fi, k) {
+			fi.result.Key, fi.skip = k, false
 		}
 	})
+}
+
+// promised names the job of the promised fire, if it stands in a queue.
+func (fi *firing) promised(queue string) job.Key {
+	return job.Key{Queue: queue, Space: fi.rec.Space, ID: fireID(fi.rec.Name, fi.rec.NextRunAt)}
 }
 
 // written looks whether what is about to be written off as missed was made after all, by somebody who could not move the
@@ -177,18 +232,24 @@ func (f *Firer) enqueue(ctx context.Context, fires []*firing) {
 func (f *Firer) written(ctx context.Context, fires []*firing) {
 	var off []*firing
 	for _, fi := range fires {
-		if fi.plan.fire.IsZero() {
+		if fi.plan.fire.IsZero() && !fi.rec.NextRunAt.IsZero() {
 			off = append(off, fi)
 		}
 	}
 	each(off, func(fi *firing) {
-		k := job.Key{Queue: fi.rec.Queue, Space: fi.rec.Space, ID: fireID(fi.rec.Name, fi.rec.NextRunAt)}
-		switch _, err := f.jobs.Get(ctx, k); {
-		case err == nil:
-			fi.plan.fire, fi.result.Key = fi.rec.NextRunAt, k
-			fi.plan.missed--
-		case !errors.Is(err, job.ErrNotFound):
-			fi.result.Err, fi.again = err, true
+		for _, queue := range []string{fi.rec.PromisedQueue, fi.rec.Queue} {
+			if queue == "" || fi.again {
+				continue
+			}
+			k := fi.promised(queue)
+			switch _, err := f.jobs.Get(ctx, k); {
+			case err == nil:
+				fi.plan.fire, fi.result.Key = fi.rec.NextRunAt, k
+				fi.plan.missed--
+				return
+			case !errors.Is(err, job.ErrNotFound):
+				fi.result.Err, fi.again = err, true
+			}
 		}
 	})
 }
@@ -235,6 +296,7 @@ func (fi *firing) unnoted(r *record) bool {
 func (fi *firing) onward(r *record) *record {
 	next := *r
 	next.NextRunAt = fi.next(r)
+	next.PromisedQueue = ""
 	next.Missed += fi.plan.missed
 	next.Error = ""
 	switch {
@@ -265,27 +327,60 @@ func (fi *firing) next(r *record) time.Time {
 	return t.after(r.NextRunAt, r.NextRunAt)
 }
 
-// after has the schedule looked at again when it is due next, and tells of the fire.
-func (f *Firer) after(known *board, fi *firing) {
-	r := fi.rec
-	if fi.again {
-		if fi.it.failed++; fi.it.failed == 1 {
-			f.log.Warn().Err(fi.result.Err).Str("space", r.Space).Str("schedule", r.Name).Time("at", fi.plan.fire).
-				Msg("a fire is not made yet; it is tried again until it is")
-		}
-		known.look(fi.it, f.store.clock.Now().Add(min(time.Duration(fi.it.failed)*time.Second, 10*time.Second)))
+// note has the record of a schedule say why its fire is not made. That it does is no condition for anything.
+func (f *Firer) note(ctx context.Context, fi *firing) {
+	next := *fi.rec
+	next.Error = job.CutError("not enqueued yet: " + fi.result.Err.Error())
+	noted, err := f.store.write(ctx, &next)
+	if err != nil {
+		f.log.Debug().Err(err).Str("space", next.Space).Str("schedule", next.Name).Msg("why a fire is not made was not written down")
 		return
 	}
-	if fi.it.failed > 0 && fi.result.Err == nil {
-		f.log.Info().Str("space", r.Space).Str("schedule", r.Name).Int("failed", fi.it.failed).Msg("the fire is made")
-	}
+	fi.moved = noted
+}
+
+// after has the schedule looked at again when it is due next, and tells of the fire.
+func (f *Firer) after(known *board, fi *firing) {
 	if m := fi.moved; m != nil {
-		body, err := job.Encode(m.Schedule)
-		if err == nil {
-			known.moved(fi.it.key, m.rev, body, m.look())
+		if body, err := job.Encode(m.Schedule); err == nil {
+			known.moved(fi.key, m.rev, body, m.look())
 		}
 	}
-	f.tell(fi)
+	if fi.again {
+		f.unmade(fi)
+	} else if !fi.rec.NextRunAt.IsZero() {
+		f.tell(fi)
+	}
+	it := known.items[fi.key]
+	if it == nil {
+		return
+	}
+	asKnown := it.rev == fi.rec.rev || fi.moved != nil && it.rev == fi.moved.rev // nobody else has changed it
+	switch {
+	case fi.again && asKnown:
+		it.failed = fi.failed + 1
+		it.at = f.store.clock.Now().Add(min(time.Duration(it.failed)*time.Second, 10*time.Second))
+	case fi.moved == nil && asKnown: // it is gone, which the watch will tell
+		it.at = f.store.clock.Now().Add(time.Second)
+	}
+	known.free(it, it.at)
+}
+
+// unmade tells that fires cannot be made: of the first, for all of an outage.
+func (f *Firer) unmade(fi *firing) {
+	level, text := zerolog.DebugLevel, "a fire is still not made"
+	if f.vain++; f.vain == 1 {
+		level, text = zerolog.WarnLevel, "a fire is not made yet; this one and any others are tried again until they are"
+	}
+	f.log.WithLevel(level).Err(fi.result.Err).Str("space", fi.rec.Space).Str("schedule", fi.rec.Name).Time("at", fi.plan.fire).Msg(text)
+}
+
+// made tells that no fire is waiting to be tried again any more.
+func (f *Firer) made(known *board) {
+	if f.vain > 0 && !known.failing() {
+		f.log.Info().Int("failed", f.vain).Msg("fires are made again")
+		f.vain = 0
+	}
 }
 
 func (f *Firer) tell(fi *firing) {

@@ -15,8 +15,11 @@ const (
 	relistEvery = time.Minute
 	// lookAtLeast is how often it looks at its clock, which may jump.
 	lookAtLeast = time.Second
-	// batch is how many fires are made at a time.
-	batch = 2048
+	// batch is how many fires are begun at a time, and underWay how many may be under way; of those that failed before,
+	// suspects may.
+	batch    = 1024
+	underWay = 4096
+	suspects = 128
 )
 
 // Jobs is what fires need of the jobs' store.
@@ -54,6 +57,7 @@ type Firer struct {
 	cfg    FirerConfig
 	log    zerolog.Logger
 	relist time.Duration // shorter in tests
+	vain   int           // tries that came to nothing, in an outage
 }
 
 // NewFirer fires the schedules of a store.
@@ -61,7 +65,7 @@ func NewFirer(store *Store, jobs Jobs, cfg FirerConfig) *Firer {
 	if cfg.Observe == nil {
 		cfg.Observe = func(Fire) {}
 	}
-	return &Firer{store, jobs, cfg, cfg.Logger, relistEvery}
+	return &Firer{store: store, jobs: jobs, cfg: cfg, log: cfg.Logger, relist: relistEvery}
 }
 
 // Run fires until ctx ends. It calls alive at least every few seconds while the server answers. An outage is logged
@@ -86,10 +90,13 @@ func (f *Firer) take(known *board, e jetstream.KeyValueEntry) {
 	known.set(e.Key(), e.Revision(), e.Value(), r.look())
 }
 
-// look is when a schedule is to be looked at next.
+// look is when a schedule is to be looked at next. One without a promise, which somebody else wrote, is given one.
 func (s *Schedule) look() time.Time {
-	if !s.Active() {
+	switch {
+	case !s.Active():
 		return time.Time{}
+	case s.NextRunAt.IsZero():
+		return time.Unix(0, 0)
 	}
 	return s.NextRunAt
 }

@@ -102,9 +102,14 @@ func (b *bench) job(name, clock string) *job.Job {
 // next waits until a schedule promises an instant.
 func (b *bench) next(name, clock string) *Schedule {
 	b.t.Helper()
+	return b.promises(name, at(b.t, clock))
+}
+
+func (b *bench) promises(name string, want time.Time) *Schedule {
+	b.t.Helper()
 	natstest.Eventually(b.t, time.Minute, func() error {
-		if got := b.get(name).NextRunAt; !got.Equal(at(b.t, clock)) {
-			return fmt.Errorf("%s promises %s, want %s", name, got, clock)
+		if got := b.get(name).NextRunAt; !got.Equal(want) {
+			return fmt.Errorf("%s promises %s, want %s", name, got, want)
 		}
 		return nil
 	})

@@ -60,6 +60,7 @@ func (n *notebook) all() map[string]job.Spec {
 type steered struct {
 	Jobs
 	before func()                 // the enqueueing
+	silent func(*job.Spec) bool   // no answer comes for any job of the call
 	refuse func(*job.Spec) error  // an error instead of a job
 	made   func([]job.Enqueued)   // the jobs are there, their schedules not moved on
 	find   func(key job.Key) bool // false: no such job
@@ -71,6 +72,15 @@ func (s *steered) EnqueueMany(ctx context.Context, specs []job.Spec) ([]job.Enqu
 		s.before()
 	}
 	out := make([]job.Enqueued, len(specs))
+	for i := range specs {
+		if s.silent != nil && s.silent(&specs[i]) {
+			<-ctx.Done()
+			for i := range out {
+				out[i].Err = job.ErrUnknown
+			}
+			return out, job.ErrUnknown
+		}
+	}
 	var pass []job.Spec
 	var place []int
 	for i := range specs {

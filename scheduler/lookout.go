@@ -3,6 +3,7 @@ package scheduler
 import (
 	"context"
 	"errors"
+	"sync"
 	"time"
 
 	"github.com/nats-io/nats.go"
@@ -24,10 +25,15 @@ type lookout struct {
 
 	begin  *time.Timer // when the next reading begins
 	failed int         // readings that came to nothing, one after the other
+
+	groups   sync.WaitGroup
+	done     chan []*firing // groups that were fired
+	underWay int            // fires
+	suspects int            // groups of fires that failed before
 }
 
 func (f *Firer) lookOut(alive func()) *lookout {
-	l := &lookout{f: f, alive: alive, known: newBoard(), begin: time.NewTimer(0), end: time.NewTimer(0)}
+	l := &lookout{f: f, alive: alive, known: newBoard(), begin: time.NewTimer(0), end: time.NewTimer(0), done: make(chan []*firing)}
 	l.end.Stop()
 	return l
 }
@@ -39,6 +45,7 @@ func (l *lookout) run(ctx context.Context) {
 	defer l.begin.Stop()
 	defer l.end.Stop()
 	defer func() { stop(l.watch); stop(l.reader) }()
+	defer l.await()
 	look := time.NewTimer(lookAtLeast)
 	defer look.Stop()
 	for ctx.Err() == nil {
@@ -53,17 +60,65 @@ func (l *lookout) run(ctx context.Context) {
 			l.start(ctx)
 		case <-connected:
 			l.start(ctx)
+		case group := <-l.done:
+			l.after(group)
 		case <-look.C:
+			l.f.made(l.known)
 		case <-ctx.Done():
 			return
 		}
 		l.alive()
-		l.f.fireDue(ctx, l.known, l.alive)
-		wait := lookAtLeast
-		if at, ok := l.known.next(); ok {
-			wait = min(wait, max(0, at.Sub(l.f.store.clock.Now())))
+		l.launch(ctx)
+		look.Reset(l.wait())
+	}
+}
+
+// launch has fired what is due, as far as there is room.
+func (l *lookout) launch(ctx context.Context) {
+	n := min(batch, underWay-l.underWay)
+	if n <= 0 {
+		return
+	}
+	for _, group := range l.f.due(l.known, l.f.store.clock.Now(), n, suspects-l.suspects) {
+		l.underWay += len(group)
+		if group[0].failed > 0 {
+			l.suspects++
 		}
-		look.Reset(wait)
+		l.groups.Go(func() {
+			l.f.fire(ctx, group)
+			l.done <- group
+		})
+	}
+}
+
+// wait is for how long there is nothing to launch.
+func (l *lookout) wait() time.Duration {
+	at, ok := l.known.next()
+	if !ok || l.underWay >= underWay {
+		return lookAtLeast
+	}
+	return min(lookAtLeast, max(0, at.Sub(l.f.store.clock.Now())))
+}
+
+// after takes in what became of a group.
+func (l *lookout) after(group []*firing) {
+	l.underWay -= len(group)
+	if group[0].failed > 0 {
+		l.suspects--
+	}
+	for _, fi := range group {
+		l.f.after(l.known, fi)
+	}
+}
+
+// await waits for what is under way. It ends soon after the lead.
+func (l *lookout) await() {
+	go func() {
+		l.groups.Wait()
+		close(l.done)
+	}()
+	for group := range l.done {
+		l.after(group)
 	}
 }
 

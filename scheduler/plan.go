@@ -23,6 +23,9 @@ type plan struct {
 // job or none. So fires that are given up are first written off, and what comes after them is promised.
 func (s *Schedule) plan(t timing, now time.Time) plan {
 	promised := s.NextRunAt
+	if promised.IsZero() { // somebody else wrote the record
+		return plan{next: t.first(now)}
+	}
 	owed := max(1, t.owed(promised, now))
 	drop := 0
 	switch s.MissedPolicy {

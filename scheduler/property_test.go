@@ -131,7 +131,14 @@ func (s *story) look(faults bool) {
 	if befalls("before the look", "frozen") == "frozen" {
 		another()
 	}
-	f.fireDue(context.Background(), known, func() {})
+	for groups := f.due(known, s.b.clock.Now(), batch, suspects); len(groups) > 0; groups = f.due(known, s.b.clock.Now(), batch, suspects) {
+		for _, group := range groups {
+			f.fire(context.Background(), group)
+			for _, fi := range group {
+				f.after(known, fi)
+			}
+		}
+	}
 }
 
 func (s *story) check() {

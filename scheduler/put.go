@@ -2,6 +2,7 @@ package scheduler
 
 import (
 	"bytes"
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -21,8 +22,9 @@ const (
 	Deleted   Change = "deleted"
 )
 
-// Put adds a schedule, or changes the one of its name, which has to have the same owner (ErrOwned). One whose cron, zone,
-// environment and jitter stay as they were keeps its promised instant, and each keeps its counts.
+// Put adds a schedule, or changes the one of its name, which has to have the same owner (ErrOwned). One whose cron, zone and
+// environment stay as they were keeps its promised instant, moved by another share of a jitter, and each keeps its counts.
+// What one owes whose timing changes is owed no more.
 func (s *Store) Put(ctx context.Context, owner string, spec Spec) (*Schedule, Change, error) {
 	if err := spec.Normalize(); err != nil {
 		return nil, "", fmt.Errorf("schedule %q: %w", spec.Name, err)
@@ -103,12 +105,27 @@ func (s *Store) merge(old *record, owner string, spec Spec) (*record, error) {
 	if next.CreatedAt.IsZero() {
 		next.CreatedAt = job.Millis(now)
 	}
-	if next.NextRunAt.IsZero() || !old.sameTiming(&spec) {
-		t, err := spec.timing()
-		if err != nil {
-			return nil, err
-		}
+	t, err := spec.timing()
+	if err != nil {
+		return nil, err
+	}
+	switch {
+	case old.NextRunAt.IsZero():
 		next.NextRunAt = t.first(now)
+	case old.sameTiming(&spec):
+	case old.sameCron(&spec): // the same instants, moved
+		if t.every == 0 {
+			next.NextRunAt = old.NextRunAt.Add(t.shift - old.shift())
+		}
+	default:
+		next.NextRunAt, next.PromisedQueue = t.first(now), ""
+		return &next, nil
+	}
+	if old.rev != 0 && old.NextRunAt.Before(now.Add(clockSkew)) {
+		next.PromisedQueue = cmp.Or(old.PromisedQueue, old.Queue)
+	}
+	if next.PromisedQueue == spec.Queue {
+		next.PromisedQueue = ""
 	}
 	return &next, nil
 }
@@ -132,17 +149,16 @@ type Report struct {
 // owner's others. It touches no other space, and nobody else's schedules. All specs are checked before anything is
 // written; several processes of an owner may do it at once.
 //
-// Each spec's space has to be empty or the one named.
+// Each spec's space has to be empty or the one named, and the owner has a name: what people put by hand is nobody's to
+// reconcile.
 func (s *Store) Reconcile(ctx context.Context, space, owner string, specs []Spec) (Report, error) {
 	var report Report
 	specs, err := s.declared(space, owner, specs)
 	if err != nil {
 		return report, err
 	}
-	ctx, cancel := bounded(ctx)
-	defer cancel()
 	for _, spec := range specs {
-		_, change, err := s.put(ctx, owner, spec)
+		change, err := s.reconcile(ctx, owner, spec)
 		if err != nil {
 			return report, fmt.Errorf("schedule %s/%s: %w", space, spec.Name, err)
 		}
@@ -167,6 +183,14 @@ func (s *Store) Reconcile(ctx context.Context, space, owner string, specs []Spec
 	return report, nil
 }
 
+// reconcile puts one of many, with a deadline of its own where the caller set none.
+func (s *Store) reconcile(ctx context.Context, owner string, spec Spec) (Change, error) {
+	ctx, cancel := bounded(ctx)
+	defer cancel()
+	_, change, err := s.put(ctx, owner, spec)
+	return change, err
+}
+
 func (r *Report) add(c Change, name string) {
 	for _, to := range []struct {
 		change Change
@@ -183,7 +207,7 @@ func (s *Store) declared(space, owner string, specs []Spec) ([]Spec, error) {
 	if err := job.ValidateName("space", space, job.MaxName); err != nil {
 		return nil, err
 	}
-	if err := validateOwner(owner); err != nil {
+	if err := job.ValidateName("owner", owner, job.MaxName); err != nil {
 		return nil, err
 	}
 	specs = slices.Clone(specs)
@@ -211,6 +235,8 @@ func (s *Store) declared(space, owner string, specs []Spec) ([]Spec, error) {
 
 // drop deletes an owner's schedule, if it is still the owner's.
 func (s *Store) drop(ctx context.Context, space, name, owner string) (gone bool, err error) {
+	ctx, cancel := bounded(ctx)
+	defer cancel()
 	return again(ctx, func(ctx context.Context) (bool, error) {
 		r, err := s.read(ctx, space, name)
 		switch {

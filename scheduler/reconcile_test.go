@@ -76,10 +76,9 @@ func TestReconcileMakesTheDeclaredTheWhole(t *testing.T) {
 		"default./theirs", "default/people's", "default/theirs", "other/a", "other/theirs", "other/z",
 	}, b.names(Filter{}))
 
-	// Nobody's schedules are an owner's too: those that people put.
-	r, err = b.store.Reconcile(ctx, "default", "", nil)
-	require.NoError(t, err)
-	require.Equal(t, []string{"people's"}, r.Deleted)
+	// What people put by hand is nobody's to reconcile.
+	_, err = b.store.Reconcile(ctx, "default", "", nil)
+	require.ErrorContains(t, err, "owner")
 }
 
 func TestReconcileChecksAllBeforeItWrites(t *testing.T) {

@@ -2,6 +2,7 @@ package scheduler
 
 import (
 	"bytes"
+	"cmp"
 	"fmt"
 	"time"
 
@@ -81,6 +82,9 @@ type Schedule struct {
 	Owner string `json:"owner,omitzero"`
 	// NextRunAt is the promised instant of the next fire.
 	NextRunAt time.Time `json:"nextRunAt,omitzero"`
+	// PromisedQueue is where the job of the next fire may stand already, if not in Queue: the fire was due when the queue
+	// was changed.
+	PromisedQueue string `json:"promisedQueue,omitzero"`
 	// LastFireAt is the promised instant of the last fire, not when it was made.
 	LastFireAt time.Time `json:"lastFireAt,omitzero"`
 	// LastJob is what the last fire was enqueued as.
@@ -148,11 +152,15 @@ func (s *Spec) Normalize() error {
 		return &job.FieldError{Field: "missedLimit", Reason: "is for the missedPolicy each alone"}
 	case s.MissedLimit < 0 || s.MissedLimit > MaxMissedLimit:
 		return &job.FieldError{Field: "missedLimit", Reason: fmt.Sprintf("must be 1 to %d, not %d", MaxMissedLimit, s.MissedLimit)}
-	case s.Jitter < 0 || s.Jitter > MaxJitter:
-		return &job.FieldError{Field: "jitter", Reason: fmt.Sprintf("must be 0s to %s, not %s", MaxJitter, s.Jitter)}
+	case s.Jitter < 0 || s.Jitter > MaxJitter || s.Jitter%time.Second != 0:
+		return &job.FieldError{Field: "jitter", Reason: fmt.Sprintf("must be whole seconds from 0s to %s, not %s", MaxJitter, s.Jitter)}
 	}
-	_, err := cron.Parse(s.Cron, s.Timezone)
-	return err
+	spec, err := cron.Parse(s.Cron, s.Timezone)
+	if err != nil {
+		return err
+	}
+	s.Cron = spec.String() // one way to write it
+	return nil
 }
 
 func setDefault[T ~string](p *T, v T) {
@@ -170,6 +178,9 @@ func (s *Spec) job(id string, missed int) job.Spec {
 }
 
 // sameTiming reports whether two specs promise the same instants.
-func (s *Spec) sameTiming(o *Spec) bool {
-	return s.Cron == o.Cron && s.Timezone == o.Timezone && s.Environment == o.Environment && s.Jitter == o.Jitter
+func (s *Spec) sameTiming(o *Spec) bool { return s.sameCron(o) && s.Jitter == o.Jitter }
+
+// sameCron reports whether they do but for their jitter.
+func (s *Spec) sameCron(o *Spec) bool {
+	return s.Cron == o.Cron && cmp.Or(s.Timezone, "UTC") == cmp.Or(o.Timezone, "UTC") && s.Environment == o.Environment
 }

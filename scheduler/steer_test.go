@@ -2,6 +2,7 @@ package scheduler
 
 import (
 	"context"
+	"fmt"
 	"testing"
 	"time"
 
@@ -165,4 +166,95 @@ func TestAClockThatJumps(t *testing.T) {
 		}
 	}
 	require.Equal(t, []string{"00:10:00", "00:20:00", "01:20:00"}, fired)
+}
+
+// A schedule's jitter changes: no fire comes twice or is lost, each is but moved.
+func TestAJitterThatChangesMovesThePromise(t *testing.T) {
+	t.Parallel()
+	b := newBench(t, "2030-01-01 00:00:00")
+	plain := Cron("3 0 * * *", Spec{Space: "default", Name: "s", Type: "work"})
+	jittery := plain
+	jittery.Jitter = 10 * time.Minute
+	shift := jittery.shift()
+	tomorrow := instant(t, "2030-01-02 00:03:00")
+	b.put(plain)
+	o := b.fire(b.jobs)
+	b.clock.set(at(t, "00:03:00"))
+	o.wait(t, 1)
+	b.promises("s", tomorrow)
+	require.Equal(t, tomorrow.Add(shift), b.put(jittery).NextRunAt, "it has fired today")
+	require.Equal(t, tomorrow, b.put(plain).NextRunAt)
+
+	b.put(jittery)
+	b.clock.set(tomorrow.Add(shift / 2)) // it is promised for a moment later
+	require.Equal(t, tomorrow, b.put(plain).NextRunAt, "and due at once without it")
+	o.wait(t, 2)
+	require.Equal(t, fireID("s", tomorrow), b.promises("s", instant(t, "2030-01-03 00:03:00")).LastJob.ID)
+}
+
+// The queue changes when a fire is due whose job somebody made in the old one, and could not move the schedule on.
+func TestAQueueThatChangesDoublesNoFire(t *testing.T) {
+	t.Parallel()
+	ctx := context.Background()
+	b := newBench(t, "2030-01-01 00:00:30")
+	spec := Cron("* * * * *", Spec{Name: "s", Type: "work", Queue: "old"})
+	s := b.put(spec)
+	made, err := b.jobs.Enqueue(ctx, s.job(fireID("s", at(t, "00:01:00")), 0))
+	require.NoError(t, err)
+	require.True(t, made.Created)
+	b.clock.set(at(t, "00:01:10"))
+	spec.Queue = "new"
+	b.put(spec)
+	b.fire(b.jobs)
+	s = b.next("s", "00:02:00")
+	require.Equal(t, made.Key, *s.LastJob)
+	require.Empty(t, s.PromisedQueue)
+	_, err = b.jobs.Get(ctx, job.Key{Queue: "new", Space: "default", ID: made.Key.ID})
+	require.ErrorIs(t, err, job.ErrNotFound)
+
+	// Where nobody made it, it goes to the new one.
+	b.clock.set(at(t, "00:02:00"))
+	require.Equal(t, "new", b.next("s", "00:03:00").LastJob.Queue)
+}
+
+// Another way to write the same cron changes nothing.
+func TestTheSameTimingWrittenOtherwise(t *testing.T) {
+	t.Parallel()
+	b := newBench(t, "2030-01-01 00:00:30")
+	promised := b.put(Cron("@every 120s", Spec{Name: "s", Type: "work"})).NextRunAt
+	b.clock.set(at(t, "00:01:30"))
+	require.Equal(t, promised, b.put(Cron("@every  2m", Spec{Name: "s", Type: "work", Timezone: "UTC"})).NextRunAt)
+}
+
+// A queue that takes no jobs keeps the schedules of no other queue waiting.
+func TestAQueueThatTakesNothingKeepsNoOtherWaiting(t *testing.T) {
+	t.Parallel()
+	b := newBench(t, "2030-01-01 00:00:30")
+	for i := range 5 {
+		b.put(Cron("* * * * *", Spec{Name: fmt.Sprint("bad", i), Type: "work", Queue: "bad"}))
+		b.put(Cron("* * * * *", Spec{Name: fmt.Sprint("good", i), Type: "work", Queue: "good"}))
+	}
+	b.fire(&steered{Jobs: b.jobs, silent: func(s *job.Spec) bool { return s.Queue == "bad" }})
+	for m := 1; m <= 3; m++ {
+		b.clock.set(at(t, fmt.Sprintf("00:%02d:00", m)))
+		for i := range 5 {
+			b.next(fmt.Sprint("good", i), fmt.Sprintf("00:%02d:00", m+1))
+		}
+	}
+	for i := range 5 {
+		require.Equal(t, at(t, "00:01:00"), b.get(fmt.Sprint("bad", i)).NextRunAt)
+	}
+}
+
+// A schedule that somebody wrote without a promise is given one.
+func TestAScheduleWithoutAPromiseIsGivenOne(t *testing.T) {
+	t.Parallel()
+	b := newBench(t, "2030-01-01 00:00:30")
+	_, err := b.store.kv.Put(context.Background(), key("default", "s"), []byte(`{"space":"default","name":"s","type":"work","cron":"* * * * *"}`))
+	require.NoError(t, err)
+	o := b.fire(b.jobs)
+	b.next("s", "00:01:00")
+	b.clock.set(at(t, "00:01:00"))
+	b.next("s", "00:02:00")
+	require.Len(t, o.wait(t, 1), 1)
 }
