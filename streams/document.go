@@ -101,6 +101,8 @@ func (n names) record(m message) record {
 		r.bad, r.raw = err, m.data
 		r.document = document{}
 		r.place(sub)
+	} else {
+		r.Job.Trace = traceOf(m.header)
 	}
 	r.Job.UpdatedAt = r.time
 	if r.Job.CreatedAt.IsZero() {

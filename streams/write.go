@@ -54,12 +54,16 @@ type write struct {
 // spare is how much room a new job leaves below the server's limit, for what claims and attempts add to it.
 const spare = 8 << 10
 
-// message builds the message of a write. A document that has outgrown the server's limit loses the older half of
-// its log and its history, as often as it takes, and an end that still does not fit its input: a job must be able
-// to end.
+// message builds the message of a write. A document that has outgrown the server's limit loses its trace, then the older
+// half of its log and its history, as often as it takes, and an end that still does not fit its input: a job must be
+// able to end, and to be put in whether it is traced or not.
 func (s *Store) message(w write) (*nats.Msg, error) {
 	m, err := s.encode(w)
 	j := w.doc.job()
+	if errors.Is(err, job.ErrTooLarge) && j.Trace.Parent != "" {
+		j.Trace = job.Trace{}
+		m, err = s.encode(w)
+	}
 	for errors.Is(err, job.ErrTooLarge) && (len(j.History) > 1 || len(j.Log) > 0) {
 		j.Log = j.Log[(len(j.Log)+1)/2:]
 		j.History = j.History[len(j.History)/2:]
@@ -85,6 +89,7 @@ func (s *Store) encode(w write) (*nats.Msg, error) {
 	}
 	h := make(nats.Header, 4)
 	s.guard(h, w.tail, w.guard)
+	setTrace(h, w.doc.Job.Trace)
 	if w.ttl > 0 {
 		h[jetstream.MsgTTLHeader] = []string{seconds(w.ttl)}
 	}

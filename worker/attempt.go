@@ -34,6 +34,8 @@ type attempt struct {
 
 	started bool // the handler was called
 	waited  time.Duration
+	span    Span      // who follows it; nil: nobody
+	writing time.Time // since when its outcome is written
 
 	done    chan struct{} // closed when the handler has returned; then these hold
 	outcome job.Outcome
@@ -90,6 +92,7 @@ func (a *attempt) start(r *run, j *job.Job, reg *registration) {
 	if r.cfg.KV != nil {
 		ctx = kv.NewContext(ctx, r.cfg.KV.Space(j.Space))
 	}
+	ctx = a.begin(ctx, r.cfg, j)
 	ctx = pprof.WithLabels(ctx, pprof.Labels(labelJob, a.key.String(), labelType, a.typ))
 	a.started, a.waited = true, waited(j)
 	began := time.Now()
@@ -103,6 +106,7 @@ func (a *attempt) start(r *run, j *job.Job, reg *registration) {
 			}
 			a.ran = time.Since(began)
 			a.conclude(r.cfg, e, t)
+			r.returned(a)
 			close(a.done)
 			release()
 			a.cancel(nil) // what the handler left running ends, too

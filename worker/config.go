@@ -56,6 +56,8 @@ type Config struct {
 	KV *kv.Store
 	// Observer is told how each attempt ended. Defaults to nobody.
 	Observer Observer
+	// Tracer follows each attempt, such as one of package tracing. Defaults to nobody.
+	Tracer Tracer
 	// Version of the program, shown with the worker's presence.
 	Version string
 	// Logger defaults to silence.

@@ -42,9 +42,16 @@ type Observer interface {
 
 // observed says of an attempt how it ended.
 func (r *run) observed(a *attempt, result Result) {
-	if r.cfg.Observer == nil {
-		return
+	if a.span != nil && !a.writing.IsZero() {
+		a.span.Settled(a.writing, result)
 	}
+	if r.cfg.Observer != nil {
+		r.cfg.Observer.AttemptEnded(r.end(a, result))
+	}
+}
+
+// end is an attempt that came to a result.
+func (r *run) end(a *attempt, result Result) Ended {
 	e := Ended{
 		Key: a.key, Attempt: a.number, Result: result, Refusal: a.refusal, Started: a.started,
 		Waited: a.waited, Ran: a.ran,
@@ -52,7 +59,7 @@ func (r *run) observed(a *attempt, result Result) {
 	if r.handlers[a.typ] != nil {
 		e.Type = a.typ
 	}
-	r.cfg.Observer.AttemptEnded(e)
+	return e
 }
 
 // resultOf is what an outcome that was written comes to.

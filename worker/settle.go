@@ -40,6 +40,7 @@ func (q *queueRun) settle(a *attempt, o job.Outcome) bool {
 // write settles until it is settled, the claim is lost, or ctx ends, which is not the handler's: what a
 // cancelled handler came to is to be written as well.
 func (r *run) write(ctx context.Context, a *attempt, o job.Outcome) {
+	a.writing = time.Now()
 	pause := settleRetry
 	for {
 		_, err := a.claim.Settle(ctx, o)

@@ -92,7 +92,7 @@ func (a *app) demoWorker() error {
 	if err != nil {
 		return err
 	}
-	hk, err := newHousekeeping(ctx, c, cfg, w.ID(), newMetrics(c, "demo", log), log)
+	hk, err := a.newHousekeeping(ctx, c, cfg, w.ID(), newMetrics(c, "demo", log), log)
 	if err != nil {
 		return err
 	}

@@ -109,7 +109,7 @@ func (a *app) enqueueOne(cmd *cobra.Command, f enqueueFlags) error {
 	if err != nil {
 		return usageError{fmt.Errorf("--input: %w", err)}
 	}
-	spec.Input = input
+	spec.Input, spec.Trace = input, a.trace()
 	if err := spec.Normalize(); err != nil {
 		return usageError{err}
 	}

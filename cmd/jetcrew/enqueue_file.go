@@ -134,8 +134,9 @@ var specMembers = func() []string {
 	var names []string
 	t := reflect.TypeFor[job.Spec]()
 	for i := range t.NumField() {
-		name, _, _ := strings.Cut(t.Field(i).Tag.Get("json"), ",")
-		names = append(names, name)
+		if name, _, _ := strings.Cut(t.Field(i).Tag.Get("json"), ","); name != "-" {
+			names = append(names, name)
+		}
 	}
 	return names
 }()
@@ -144,11 +145,13 @@ var specMembers = func() []string {
 func (a *app) putLines(ctx context.Context, c *client.Client, lines []line, f enqueueFlags) error {
 	bar := a.newProgress(len(lines), "enqueue")
 	defer bar.stop()
+	from := a.trace()
 	created, existed, failed := 0, 0, 0
 	for batch := range slices.Chunk(lines, maxAtOnce) {
 		specs := make([]job.Spec, len(batch))
 		for i, l := range batch {
 			specs[i] = l.spec
+			specs[i].Trace = from
 		}
 		put := c.EnqueueMany
 		if f.all {

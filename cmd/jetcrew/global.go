@@ -97,11 +97,15 @@ func (a *app) quietLogger(cfg *config.Config) zerolog.Logger {
 
 // connect connects as the settings say.
 func (a *app) connect(ctx context.Context, cfg *config.Config, log zerolog.Logger, opts ...nats.Option) (*client.Client, error) {
+	if err := a.spans.start(ctx, cfg, log); err != nil {
+		return nil, err
+	}
 	return client.Connect(ctx, client.Config{
 		URLs: cfg.URL, Context: cfg.Context,
 		Credentials: cfg.Credentials, NKey: cfg.NKey, User: cfg.User, Password: cfg.Password, Token: cfg.Token,
 		TLSCA: cfg.TLSCA, TLSCert: cfg.TLSCert, TLSKey: cfg.TLSKey,
 		InboxPrefix: cfg.InboxPrefix,
+		Middleware:  a.spans.producer(),
 		Logger:      log,
 		Options:     opts,
 		Streams: streams.Config{

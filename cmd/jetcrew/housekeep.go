@@ -32,7 +32,7 @@ type housekeeping struct {
 }
 
 // newHousekeeping prepares to take part as the worker of the given id. What it does is measured.
-func newHousekeeping(ctx context.Context, c *client.Client, cfg *config.Config, id string, m *metrics.Metrics, log zerolog.Logger) (*housekeeping, error) {
+func (a *app) newHousekeeping(ctx context.Context, c *client.Client, cfg *config.Config, id string, m *metrics.Metrics, log zerolog.Logger) (*housekeeping, error) {
 	e, err := newElection(ctx, c, cfg, id, log)
 	if err != nil {
 		return nil, fmt.Errorf("housekeeping: %w", err)
@@ -41,7 +41,7 @@ func newHousekeeping(ctx context.Context, c *client.Client, cfg *config.Config, 
 	if err != nil {
 		return nil, fmt.Errorf("housekeeping: %w", err)
 	}
-	firer := scheduler.NewFirer(schedules, c.Store(), scheduler.FirerConfig{Observe: m.Fired, Logger: log})
+	firer := scheduler.NewFirer(schedules, a.spans.fires(c.Store()), scheduler.FirerConfig{Observe: m.Fired, Logger: log})
 	return &housekeeping{e, c.Store(), firer, m, log}, nil
 }
 

@@ -31,7 +31,8 @@ func TestMain(m *testing.M) {
 		os.Exit(run(os.Args[1:], os.Stdin, os.Stdout, os.Stderr))
 	}
 	for _, v := range os.Environ() {
-		if name, _, _ := strings.Cut(v, "="); strings.HasPrefix(name, "JETCREW_") {
+		name, _, _ := strings.Cut(v, "=")
+		if strings.HasPrefix(name, "JETCREW_") || strings.HasPrefix(name, "OTEL_") || strings.HasPrefix(name, "TRACE") {
 			os.Unsetenv(name)
 		}
 	}
@@ -442,14 +443,14 @@ func TestBadLinesAreNamedBeforeAnythingIsWritten(t *testing.T) {
 	serve(t)
 	lines := []string{
 		`{"type":"t","id":"good"}`, `{`, ``, `{"id":"no-type"}`, `[1]`, `{"type":"t","delayy":"1s"}`, `{"type":"t","type":"u"}`,
-		`{"type":"t","delay":"-1s"}`, "{\"type\":\"\xff\"}", `{"type":"t"} trailing`, `null`, `{"type":"t","input":7}`, "\x1b[2J",
+		`{"type":"t","delay":"-1s"}`, "{\"type\":\"\xff\"}", `{"type":"t"} trailing`, `null`, `{"type":"t","input":7}`, "\x1b[2J", `{"type":"t","-":{}}`, `{"type":"t","trace":{}}`,
 	}
 	r := callWith(t, strings.Join(lines, "\n"), "enqueue", "--file", "-")
 	require.Equal(t, exitUsage, r.code)
-	for _, n := range []int{2, 4, 5, 6, 7, 8, 9, 10, 11, 12, 13} {
+	for _, n := range []int{2, 4, 5, 6, 7, 8, 9, 10, 11, 12, 13, 14, 15} {
 		require.Contains(t, r.err, fmt.Sprintf("-:%d: ", n))
 	}
-	require.Contains(t, r.err, "jetcrew: 11 of 12 lines in - are no jobs: nothing was enqueued\n")
+	require.Contains(t, r.err, "jetcrew: 13 of 14 lines in - are no jobs: nothing was enqueued\n")
 	require.NotContains(t, r.err, "\x1b")
 	require.Equal(t, exitNoJob, call(t, "job", "get", "good").code)
 }

@@ -83,7 +83,7 @@ func (a *app) schedule(cfg *config.Config, listen string) error {
 	defer done()
 	id := newProcessID("schedule")
 	m := newMetrics(c, "schedule", log)
-	h, err := newHousekeeping(ctx, c, cfg, id, m, log)
+	h, err := a.newHousekeeping(ctx, c, cfg, id, m, log)
 	if err != nil {
 		return err
 	}

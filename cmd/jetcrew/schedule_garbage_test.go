@@ -52,7 +52,7 @@ func TestGarbageForSchedulesIsAUsageErrorOnOneLine(t *testing.T) {
 		{put("--max-attempts", "0"), "--max-attempts: must be 1 to"},
 		{put("--max-attempts", "-1"), "maxAttempts: "},
 		{put("--timeout", "-1s"), "timeout: must not be negative"},
-		{put("--jitter", "25h"), "jitter: must be 0s to 24h"},
+		{put("--jitter", "25h"), "jitter: must be whole seconds from 0s to 24h"},
 		{put("--jitter", "-1s"), "jitter: "},
 		{put("--missed", "all"), `missedPolicy: must be one, skip or each, not "all"`},
 		{put("--missed", ""), "--missed: must not be empty"},

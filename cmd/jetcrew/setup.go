@@ -54,7 +54,7 @@ func (a *app) setup(cfg *config.Config) error {
 	}
 	defer c.Close()
 	// Preparing to take part in the election makes its bucket.
-	if _, err := newHousekeeping(ctx, c, cfg, newProcessID("setup"), newMetrics(c, "setup", log), log); err != nil {
+	if _, err := a.newHousekeeping(ctx, c, cfg, newProcessID("setup"), newMetrics(c, "setup", log), log); err != nil {
 		return err
 	}
 	if _, err := c.OpenKV(ctx); err != nil { // which also logs what its settings differ in

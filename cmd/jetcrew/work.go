@@ -109,7 +109,7 @@ func (a *app) runHandlers(ctx context.Context, begun func(), c *client.Client, c
 	openKV(ctx, c, log)
 	m := newMetrics(c, does.role, log)
 	wc := workerConfig(cfg, c.KV(), log)
-	wc.Observer = m
+	wc.Observer, wc.Tracer = m, a.spans.tracer()
 	w, err := worker.New(c.Store(), wc)
 	if err != nil {
 		return err
@@ -120,7 +120,7 @@ func (a *app) runHandlers(ctx context.Context, begun func(), c *client.Client, c
 	m.Worker(w)
 	var h *housekeeping
 	if does.lead {
-		if h, err = newHousekeeping(ctx, c, cfg, w.ID(), m, log); err != nil {
+		if h, err = a.newHousekeeping(ctx, c, cfg, w.ID(), m, log); err != nil {
 			return err
 		}
 	}

@@ -58,6 +58,8 @@ type Config struct {
 	LogLevel  string `env:"JETCREW_LOG_LEVEL" envDefault:"info" allowed:"trace, debug, info, warn or error" desc:"least level that is logged"`
 	LogFormat string `env:"JETCREW_LOG_FORMAT" envDefault:"auto" allowed:"auto, console or json" desc:"auto is console on a terminal, json elsewhere"`
 
+	Tracing string `env:"JETCREW_TRACING" envDefault:"auto" allowed:"auto, on or off" desc:"whether spans are sent; auto is on where OTEL_EXPORTER_OTLP_ENDPOINT is set"`
+
 	// Warnings about the environment, for a person to read.
 	Warnings []string `env:"-"`
 

@@ -95,6 +95,7 @@ func TestGarbageIsRefusedByNameWithWhatIsAllowed(t *testing.T) {
 		"JETCREW_RETRY_MAX":           {"1s", "x"},
 		"JETCREW_LOG_LEVEL":           {"loud", "INFO"},
 		"JETCREW_LOG_FORMAT":          {"xml"},
+		"JETCREW_TRACING":             {"ON", "true", "otlp"},
 	} {
 		for _, value := range values {
 			_, err := config.Load([]string{variable + "=" + value}, nil)

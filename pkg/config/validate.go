@@ -37,6 +37,7 @@ func (c *Config) validate(parsed []error) []error {
 	v.check("JETCREW_MAX_STUCK", fmt.Sprint(c.MaxStuck), c.MaxStuck >= 1 && c.MaxStuck <= 10_000)
 	v.check("JETCREW_LOG_LEVEL", c.LogLevel, slices.Contains([]string{"trace", "debug", "info", "warn", "error"}, c.LogLevel))
 	v.check("JETCREW_LOG_FORMAT", c.LogFormat, slices.Contains([]string{"auto", "console", "json"}, c.LogFormat))
+	v.check("JETCREW_TRACING", c.Tracing, slices.Contains([]string{"auto", "on", "off"}, c.Tracing))
 	for _, d := range []struct {
 		variable string
 		value    time.Duration

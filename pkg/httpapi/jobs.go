@@ -60,6 +60,7 @@ func registerJobs(api huma.API, cfg *Config) {
 // nothing is taken that the standard decoder would take.
 type bodyInput struct {
 	body    []byte
+	trace   job.Trace
 	problem *Problem
 }
 
@@ -67,6 +68,8 @@ var _ huma.Resolver = (*bodyInput)(nil)
 
 // Resolve reads the body within the operation's limits.
 func (in *bodyInput) Resolve(ctx huma.Context) []error {
+	r, _ := humago.Unwrap(ctx)
+	in.trace = traceOf(r.Header)
 	in.body, in.problem = readBody(ctx)
 	return nil
 }
@@ -138,6 +141,7 @@ func (j jobs) enqueue(ctx context.Context, in *bodyInput) (*enqueueOutput, error
 	if p := j.admit(ctx, spec); p != nil {
 		return nil, p
 	}
+	spec.Trace = in.trace
 	ctx, cancel := context.WithTimeout(ctx, j.Timeout)
 	defer cancel()
 	e, err := j.Jobs.EnqueueSpec(ctx, spec)
@@ -166,6 +170,9 @@ func (j jobs) enqueueMany(ctx context.Context, in *bodyInput) (*enqueueManyOutpu
 	}
 	if p := j.admit(ctx, specs...); p != nil {
 		return nil, p
+	}
+	for i := range specs {
+		specs[i].Trace = in.trace
 	}
 	ctx, cancel := context.WithTimeout(ctx, j.Timeout)
 	defer cancel()

@@ -97,6 +97,9 @@ type Job struct {
 	// Raw holds the bytes of a message that could not be read as a job and was set aside as dead.
 	Raw []byte `json:"raw,omitzero"`
 
+	// Trace is what the job comes from. It stands in the headers of its messages.
+	Trace Trace `json:"-"`
+
 	// Extra holds the members that this version does not know.
 	Extra jsontext.Value `json:",embed"`
 }

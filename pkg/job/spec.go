@@ -40,6 +40,10 @@ type Spec struct {
 	Timeout     time.Duration  `json:"timeout,omitzero"`  // of one attempt; 0: none
 	Deadline    time.Time      `json:"deadline,omitzero"` // of the job; zero: none
 	Retry       *Retry         `json:"retry,omitzero"`
+
+	// Trace is what the job comes from. A producer that traces puts its own operation there, as a child of this one
+	// unless its context says what it belongs to. What is not well-formed is left out.
+	Trace Trace `json:"-"`
 }
 
 // Key is the identity that the spec asks for.
@@ -72,6 +76,7 @@ func (s *Spec) Normalize() error {
 	if !validInstant(s.DueAt) {
 		return &FieldError{"dueAt", "must be a year from 1970 to 9999"}
 	}
+	s.Trace = NewTrace(s.Trace.Parent, s.Trace.State)
 	j := s.Job()
 	return j.Validate()
 }
@@ -87,6 +92,6 @@ func (s *Spec) Job() *Job {
 	return &Job{
 		ID: s.ID, Space: s.Space, Queue: s.Queue, Type: s.Type, Environment: s.Environment, Trigger: s.Trigger,
 		Input: s.Input, DueAt: CeilMillis(s.DueAt), MaxAttempts: s.MaxAttempts, Missed: s.Missed, RunID: s.RunID,
-		Timeout: s.Timeout, Deadline: s.Deadline, Retry: s.Retry, Status: Pending,
+		Timeout: s.Timeout, Deadline: s.Deadline, Retry: s.Retry, Status: Pending, Trace: s.Trace,
 	}
 }

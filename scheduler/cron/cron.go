@@ -7,7 +7,8 @@
 // The fields are those of the wall clock. A time of day fires at the first instant at which the clock shows it or
 // a later time: one that the clock skips fires once, right after the gap, and one that comes twice fires the first
 // time. An hour field that covers all hours asks for no time of day: it fires whenever the other fields match what
-// the clock shows, so it goes on through every real hour. (Where the clock is put forward in the middle of one, the minutes that it skips are skipped.)
+// the clock shows, so it goes on through every real hour; where the clock is put forward in the middle of an hour, the
+// minutes that it skips are skipped.
 package cron
 
 import "time"

@@ -245,7 +245,7 @@ func environment(pass []string, set map[string]string) (env, secrets []string, e
 // prefix of the variables that tell of the job.
 const prefix = "JETCREW_JOB_"
 
-// facts are the variables that tell of the job. All of them are always set, if need be to nothing, so that
+// facts are the variables that tell of the job. All of its own are always set, if need be to nothing, so that
 // a script may run under set -u.
 func facts(ctx context.Context, j *job.Job) []string {
 	var env []string
@@ -276,5 +276,12 @@ func facts(ctx context.Context, j *job.Job) []string {
 	add("DUE_AT", instant(j.DueAt))
 	add("DEADLINE", instant(j.Deadline))
 	add("TIMEOUT", timeout)
+	// What the job belongs to, as OpenTelemetry names it in an environment. Only where there is something to be said.
+	if j.Trace.Parent != "" {
+		env = append(env, "TRACEPARENT="+j.Trace.Parent)
+	}
+	if j.Trace.State != "" {
+		env = append(env, "TRACESTATE="+j.Trace.State)
+	}
 	return env
 }

@@ -49,6 +49,29 @@ func TestTheEnvironmentIsTheJobAndWhatIsAllowed(t *testing.T) {
 	require.NotContains(t, got, "NOT_SET")
 }
 
+func TestTheEnvironmentNamesTheTrace(t *testing.T) {
+	const parent = "00-0af7651916cd43dd8448eb211c80319c-b7ad6b7169203331-01"
+	t.Setenv("TRACEPARENT", "the worker's own")
+	s := script(t, `env | grep ^TRACE || true`)
+	j := aJob()
+	for want, trace := range map[string]job.Trace{
+		"": {}, "TRACEPARENT=" + parent: {Parent: parent}, "TRACEPARENT=" + parent + "\nTRACESTATE=vendor=some": {Parent: parent, State: "vendor=some"},
+	} {
+		j.Trace = trace
+		got, err := s.Run(t.Context(), j, nil)
+		require.NoError(t, err)
+		if want == "" {
+			require.Nil(t, got)
+			continue
+		}
+		b, err := job.Encode(got)
+		require.NoError(t, err)
+		var text string
+		require.NoError(t, job.Decode(b, &text))
+		require.Equal(t, want, text)
+	}
+}
+
 func TestTheResultIsWhatItWrites(t *testing.T) {
 	for _, c := range []struct{ write, want string }{
 		{`{"a": 1}\n`, `{"a":1}`},

@@ -97,6 +97,20 @@ func TestAReceiverCanVerifyWhatItGets(t *testing.T) {
 	require.Regexp(t, `^job_[0-9a-f]{32}$`, got[0].id)
 }
 
+func TestTheTraceIsContinued(t *testing.T) {
+	const parent = "00-0af7651916cd43dd8448eb211c80319c-b7ad6b7169203331-01"
+	var got []http.Header
+	c := receive(t, func(_ http.ResponseWriter, r *http.Request) { got = append(got, r.Header) })
+	j := aJob()
+	for _, j.Trace = range []job.Trace{{}, {Parent: parent}, {Parent: parent, State: "vendor=some"}} {
+		_, err := c.Run(t.Context(), j, nil)
+		require.NoError(t, err)
+	}
+	for i, want := range [][2]string{{"", ""}, {parent, ""}, {parent, "vendor=some"}} {
+		require.Equal(t, want, [2]string{got[i].Get("traceparent"), got[i].Get("tracestate")})
+	}
+}
+
 func TestTheMessageIDIsTheJobs(t *testing.T) {
 	first := MessageID(aJob())
 	retried := aJob()

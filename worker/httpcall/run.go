@@ -88,6 +88,12 @@ func (c *Caller) request(ctx context.Context, j *job.Job, input jsontext.Value) 
 	req.Header.Set("Content-Type", "application/json")
 	req.Header.Set("Accept", "application/json, text/plain;q=0.5, */*;q=0.1")
 	req.Header.Set("User-Agent", c.cfg.UserAgent)
+	if j.Trace.Parent != "" {
+		req.Header.Set("Traceparent", j.Trace.Parent)
+	}
+	if j.Trace.State != "" {
+		req.Header.Set("Tracestate", j.Trace.State)
+	}
 	id := MessageID(j)
 	req.Header.Set(standardwebhooks.HeaderWebhookID, id)
 	req.Header.Set(standardwebhooks.HeaderWebhookTimestamp, fmt.Sprint(now.Unix()))

@@ -162,6 +162,7 @@ func Run(t *testing.T, newHarness func(t *testing.T) Harness) {
 		{"workers_are_told", workers},
 		{"a_handlers_reports_stand_on_the_record", reports},
 		{"a_wait_answers_the_end", wait},
+		{"a_trace_goes_along", traces},
 	} {
 		t.Run(c.name, func(t *testing.T) {
 			t.Parallel()
