@@ -7,6 +7,7 @@ import (
 	"errors"
 	"fmt"
 	"slices"
+	"time"
 
 	"github.com/jetcrew/jetcrew/pkg/job"
 )
@@ -51,34 +52,27 @@ func validateOwner(owner string) error {
 func (s *Store) put(ctx context.Context, owner string, spec Spec) (*Schedule, Change, error) {
 	var change Change
 	sched, err := again(ctx, func(ctx context.Context) (*Schedule, error) {
-		old, err := s.read(ctx, spec.Space, spec.Name)
+		var old *Schedule
+		r, err := s.read(ctx, spec.Space, spec.Name)
 		switch {
+		case err == nil:
+			old = &r.Schedule
 		case errors.Is(err, ErrNotFound):
-			old = &record{}
+			r = &record{}
 		case errors.Is(err, ErrUnreadable): // a put is how it is mended
-			old = &record{rev: old.rev}
-		case err != nil:
-			return nil, err
-		case old.Owner != owner:
-			return nil, ownedBy(old.Owner)
-		}
-		next, err := s.merge(old, owner, spec)
-		if err != nil {
+		default:
 			return nil, err
 		}
-		change = Updated
-		switch {
-		case old.rev == 0:
-			change = Created
-		case same(&old.Schedule, &next.Schedule):
-			change = Unchanged
-			return &old.Schedule, nil
+		next, ch, err := Changed(old, owner, spec, s.clock.Now())
+		change = ch
+		if err != nil || change == Unchanged {
+			return next, err
 		}
-		if err := s.fits(next); err != nil {
+		r = &record{Schedule: *next, rev: r.rev}
+		if err := s.fits(r); err != nil {
 			return nil, err
 		}
-		r, err := s.write(ctx, next)
-		if err != nil {
+		if r, err = s.write(ctx, r); err != nil {
 			return nil, err
 		}
 		return &r.Schedule, nil
@@ -93,41 +87,54 @@ func ownedBy(owner string) error {
 	return fmt.Errorf("%w: %q", ErrOwned, owner)
 }
 
-// merge is what a spec makes of a record.
-func (s *Store) merge(old *record, owner string, spec Spec) (*record, error) {
-	now := s.clock.Now()
-	next := *old
+// Changed is what putting a spec makes of a schedule at an instant, and what that does to it; old is nil where there is
+// none. Its errors are those of Put.
+func Changed(old *Schedule, owner string, spec Spec, now time.Time) (*Schedule, Change, error) {
+	if err := spec.Normalize(); err != nil {
+		return nil, "", err
+	}
+	if old == nil {
+		next, err := begun(owner, spec, now)
+		return next, Created, err
+	}
+	if old.Owner != owner {
+		return nil, "", ownedBy(old.Owner)
+	}
 	if spec.Enabled == nil {
-		enabled := old.rev == 0 || old.Active()
+		enabled := old.Active()
 		spec.Enabled = &enabled
 	}
-	next.Spec, next.Owner = spec, owner
-	if next.CreatedAt.IsZero() {
-		next.CreatedAt = job.Millis(now)
+	next := *old
+	next.Spec = spec
+	t, err := spec.timing()
+	if err != nil {
+		return nil, "", err
 	}
+	switch {
+	case old.NextRunAt.IsZero() || !old.sameCron(&spec):
+		next.NextRunAt = t.first(now)
+	case t.every == 0: // the same instants, moved by another share of a jitter
+		next.NextRunAt = old.NextRunAt.Add(t.shift - old.shift())
+	}
+	next.PromisedQueue = ""
+	if queue := cmp.Or(old.PromisedQueue, old.Queue); queue != spec.Queue && old.sameCron(&spec) && old.NextRunAt.Before(now.Add(clockSkew)) {
+		next.PromisedQueue = queue
+	}
+	if same(old, &next) {
+		return old, Unchanged, nil
+	}
+	return &next, Updated, nil
+}
+
+// begun is a new schedule.
+func begun(owner string, spec Spec, now time.Time) (*Schedule, error) {
 	t, err := spec.timing()
 	if err != nil {
 		return nil, err
 	}
-	switch {
-	case old.NextRunAt.IsZero():
-		next.NextRunAt = t.first(now)
-	case old.sameTiming(&spec):
-	case old.sameCron(&spec): // the same instants, moved
-		if t.every == 0 {
-			next.NextRunAt = old.NextRunAt.Add(t.shift - old.shift())
-		}
-	default:
-		next.NextRunAt, next.PromisedQueue = t.first(now), ""
-		return &next, nil
-	}
-	if old.rev != 0 && old.NextRunAt.Before(now.Add(clockSkew)) {
-		next.PromisedQueue = cmp.Or(old.PromisedQueue, old.Queue)
-	}
-	if next.PromisedQueue == spec.Queue {
-		next.PromisedQueue = ""
-	}
-	return &next, nil
+	enabled := spec.Active()
+	spec.Enabled = &enabled
+	return &Schedule{Spec: spec, Owner: owner, NextRunAt: t.first(now), CreatedAt: job.Millis(now)}, nil
 }
 
 // same reports whether two records say the same.

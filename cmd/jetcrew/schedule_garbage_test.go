@@ -62,7 +62,6 @@ func TestGarbageForSchedulesIsAUsageErrorOnOneLine(t *testing.T) {
 		{put("--overlap", "queue"), "overlap: must be allow, skip or replace"},
 		{put("--owner", strings.Repeat("o", 192)), "owner: has 192 bytes"},
 		{put("--prune"), "--prune goes with --file"},
-		{put("--dry-run"), "--dry-run goes with --file"},
 		{put("--file", "x"), "a NAME or --file, not both"},
 		{[]string{"schedule", "put", "--file", "x", "--cron", "@daily"}, "--cron is for one schedule"},
 		{[]string{"schedule", "put", "--file", "/does/not/exist"}, "--file: "},

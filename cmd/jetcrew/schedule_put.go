@@ -2,6 +2,7 @@ package main
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"strings"
 
@@ -27,7 +28,7 @@ type putFlags struct {
 // The flags that belong to one schedule, and those that belong to a file of them.
 const (
 	onePutFlags  = "space type cron timezone queue input max-attempts timeout jitter missed missed-limit overlap disabled environment"
-	filePutFlags = "prune dry-run yes"
+	filePutFlags = "prune yes"
 )
 
 func (a *app) newSchedulePut() *cobra.Command {
@@ -37,8 +38,8 @@ func (a *app) newSchedulePut() *cobra.Command {
 		Short: "Add or change a schedule, or all of a file",
 		Long: `Adds a schedule, or changes the one of its name, and shows its next fires. All of it is
 declared anew: what no flag says gets its default, but one that was disabled stays so until
-"schedule enable". Its next fire stays as it was promised unless its cron expression, zone,
-environment or jitter changes. A schedule that another owner declares is left alone (exit
+"schedule enable". Its next fire stays as it was promised unless its cron expression, zone
+or environment changes; another jitter moves it. A schedule that another owner declares is left alone (exit
 code 8). stderr says if no worker that is alive would run its jobs.
 
 With --file, the schedules are the members of a YAML list:
@@ -104,7 +105,7 @@ schedules that it has no more. It needs an owner, and asks first; without a term
 	fl.StringVar(&f.owner, "owner", "", "the program that declares it (default none: people do)")
 	fl.StringVar(&f.file, "file", "", "YAML file of schedules (- for stdin)")
 	fl.BoolVar(&f.prune, "prune", false, "with --file: delete the owner's other schedules of the file's spaces")
-	fl.BoolVar(&f.dryRun, "dry-run", false, "with --file: change nothing, only say what would be done")
+	fl.BoolVar(&f.dryRun, "dry-run", false, "change nothing, only say what would be done")
 	fl.BoolVar(&f.yes, "yes", false, "with --prune: do not ask")
 	fl.BoolVar(&f.json, "json", false, "print JSON")
 	offer(cmd, "missed", []string{string(scheduler.MissedOne), string(scheduler.MissedSkip), string(scheduler.MissedEach)})
@@ -166,7 +167,7 @@ type putOutput struct {
 }
 
 func (a *app) putOne(ctx context.Context, c *client.Client, s *scheduler.Store, spec scheduler.Spec, f *putFlags) error {
-	sched, change, err := s.Put(ctx, f.owner, spec)
+	sched, change, err := putOrSay(ctx, c, s, spec, f)
 	if err != nil {
 		return ownerHint(err)
 	}
@@ -189,6 +190,22 @@ func (a *app) putOne(ctx context.Context, c *client.Client, s *scheduler.Store, 
 	if !sched.Active() {
 		state = ", and disabled: it does not fire until \"jetcrew schedule enable\""
 	}
-	fmt.Fprintf(a.stdout, "%s %s%s\n", scheduleName(sched.Space, sched.Name), change, state)
+	would := ""
+	if f.dryRun {
+		would = "would be "
+	}
+	fmt.Fprintf(a.stdout, "%s %s%s%s\n", scheduleName(sched.Space, sched.Name), would, change, state)
 	return a.showFires(fires, sched.Timezone, c.Now())
+}
+
+// putOrSay puts a schedule, or answers what it would be.
+func putOrSay(ctx context.Context, c *client.Client, s *scheduler.Store, spec scheduler.Spec, f *putFlags) (*scheduler.Schedule, scheduler.Change, error) {
+	if !f.dryRun {
+		return s.Put(ctx, f.owner, spec)
+	}
+	old, err := s.Get(ctx, spec.Space, spec.Name)
+	if err != nil && !errors.Is(err, scheduler.ErrNotFound) && !errors.Is(err, scheduler.ErrUnreadable) {
+		return nil, "", err
+	}
+	return scheduler.Changed(old, f.owner, spec, c.Now())
 }

@@ -1,7 +1,6 @@
 package main
 
 import (
-	"bytes"
 	"context"
 	"fmt"
 	"strings"
@@ -11,7 +10,6 @@ import (
 	"github.com/spf13/cobra"
 
 	"github.com/jetcrew/jetcrew/pkg/client"
-	"github.com/jetcrew/jetcrew/pkg/job"
 	"github.com/jetcrew/jetcrew/scheduler"
 )
 
@@ -98,11 +96,11 @@ func (a *app) planFile(ctx context.Context, s *scheduler.Store, file *scheduleFi
 			taken = append(taken, fmt.Sprintf("%s/%s (%s)", e.spec.Space, e.spec.Name, ownerName(old.Owner)))
 			continue
 		}
-		ch, err := changeBy(old, e.spec, now)
+		next, change, err := scheduler.Changed(old, file.owner, e.spec, now)
 		if err != nil {
 			return nil, err
 		}
-		plan = append(plan, ch)
+		plan = append(plan, plannedChange{Space: next.Space, Name: next.Name, Change: change, NextRunAt: next.NextRunAt})
 	}
 	if len(taken) > 0 {
 		return nil, fmt.Errorf("%w, and nothing was changed: %s; --owner says whose they are", scheduler.ErrOwned, strings.Join(taken, ", "))
@@ -124,36 +122,6 @@ func ownerName(owner string) string {
 		return "put by people"
 	}
 	return fmt.Sprintf("of %q", owner)
-}
-
-// changeBy is what a put of a spec does to the schedule that there is.
-func changeBy(old *scheduler.Schedule, spec scheduler.Spec, now time.Time) (plannedChange, error) {
-	ch := plannedChange{Space: spec.Space, Name: spec.Name, Change: scheduler.Created}
-	if old != nil {
-		if spec.Enabled == nil {
-			spec.Enabled = old.Enabled
-		}
-		was, err := job.Encode(old.Spec)
-		if err != nil {
-			return ch, err
-		}
-		is, err := job.Encode(spec)
-		if err != nil {
-			return ch, err
-		}
-		ch.Change, ch.NextRunAt = scheduler.Updated, old.NextRunAt
-		if bytes.Equal(was, is) {
-			ch.Change = scheduler.Unchanged
-		}
-		if spec.Cron == old.Cron && spec.Timezone == old.Timezone && spec.Environment == old.Environment && spec.Jitter == old.Jitter {
-			return ch, nil
-		}
-	}
-	next, err := scheduler.Preview(spec, now, 1)
-	if err == nil && len(next) > 0 {
-		ch.NextRunAt = next[0]
-	}
-	return ch, err
 }
 
 func schedules(n int) string {

@@ -266,3 +266,14 @@ func TestScheduleStates(t *testing.T) {
 		require.Equal(t, want, until(now, at))
 	}
 }
+
+func TestADryRunPutsNothing(t *testing.T) {
+	serve(t)
+	args := []string{"schedule", "put", "nightly", "--type", "report", "--cron", "30 2 * * *", "--dry-run"}
+	require.Contains(t, call(t, args...).ok(t).out, "default/nightly would be created")
+	require.Equal(t, exitNoJob, call(t, "schedule", "get", "nightly").code)
+	call(t, args[:len(args)-1]...).ok(t)
+	require.Contains(t, call(t, args...).ok(t).out, "default/nightly would be unchanged")
+	require.Contains(t, call(t, append(args, "--jitter", "1h")...).ok(t).out, "default/nightly would be updated")
+	require.Contains(t, call(t, args...).ok(t).out, "would be unchanged")
+}
