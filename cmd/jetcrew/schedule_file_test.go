@@ -169,7 +169,7 @@ schedules:
 		`10: cron: would never fire`,
 		`11: maxAttempts: a number from 1 to 1000000 is expected`,
 		`12: timeout: a duration such as 90s, 12h or 7d is expected`,
-		`13: jitter: must be 0s to 24h`,
+		`13: jitter: must be whole seconds from 0s to 24h`,
 		`14: enabled: true or false is expected`,
 		`15: missedPolicy: must be one, skip or each, not "all"`,
 		`16: overlap: text is expected`,
