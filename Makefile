@@ -7,7 +7,7 @@ RECORDS  ?= 100000
 VERSION  ?= $(shell git describe --tags --always --dirty 2>/dev/null || echo devel)
 
 .DEFAULT_GOAL := help
-.PHONY: help build test test-minors race short fuzz vet lint fmt fmt-check vuln bench bench-operating demo ci clean
+.PHONY: help build test test-minors race short fuzz vet lint fmt fmt-check vuln bench bench-operating bench-kv bench-schedules demo ci clean
 
 help: ## list the targets
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "  %-15s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
@@ -50,6 +50,12 @@ bench: ## measure beside raw JetStream, on fresh servers, and print ratios
 
 bench-operating: ## measure pages, counts and the projection on RECORDS (100000) records
 	JETCREW_BENCH_RECORDS=$(RECORDS) $(GO) test -count=1 -timeout 30m -v -run TestOperatingOnManyRecords ./integration/operating
+
+bench-kv: ## measure keys beside the stock client's on the same server, and print ratios
+	JETCREW_BENCH=1 $(GO) test -count=1 -timeout 20m -v -run 'TestBench' ./kvbucket
+
+bench-schedules: ## measure many schedules: due at one instant, lateness over a minute, memory
+	JETCREW_BENCH_LATENESS=1 $(GO) test -count=1 -timeout 20m -run xxx -bench 'DueAtOne|Board|Lateness' -benchtime 1x ./scheduler
 
 demo: ## the demo, on this directory
 	$(GO) run ./cmd/jetcrew demo
