@@ -9,10 +9,10 @@ import (
 	"github.com/jetcrew/jetcrew/pkg/kv"
 )
 
-// commit makes a write and does not rest until it is known what became of it, or cannot be known. It answers errGuard
+// settle makes a write and does not rest until it is known what became of it, or cannot be known. It answers errGuard
 // where another write came first: this one is not stored then, and never will be. An error that wraps kv.ErrUnknown leaves
 // both open; any other means that it was not stored.
-func (b *Bucket) commit(ctx context.Context, w *write) (uint64, error) {
+func (b *Bucket) settle(ctx context.Context, w *write) (uint64, error) {
 	for try := 0; ; try++ {
 		if try == 1 { // not before, since it costs as much as a timer
 			var cancel context.CancelFunc
@@ -22,6 +22,7 @@ func (b *Bucket) commit(ctx context.Context, w *write) (uint64, error) {
 		seq, err := b.publish(ctx, w, longer(b.timeout, try))
 		switch {
 		case err == nil:
+			w.stored = seq
 			return seq, nil
 		case errors.Is(err, errBusy):
 		case errors.Is(err, kv.ErrUnknown), w.doubt && errors.Is(err, errGuard):
@@ -56,6 +57,9 @@ func (b *Bucket) resolve(ctx context.Context, w *write) (seq uint64, stored bool
 	}
 	switch b.judge(w, e, time.Since(w.sent)) {
 	case isStored:
+		if e.nonce == w.nonce {
+			w.stored = e.seq
+		}
 		return e.seq, true, nil
 	case isOpen:
 		w.guarded, w.guard = true, e.seq // whatever may still be on its way, only one of the two is taken
@@ -134,7 +138,7 @@ func judgePlain(w *write, e *entry, soon, over bool) verdict {
 		return isUnknown
 	case w.guarded && e.seq == w.guard, w.follows(e):
 		return isOpen
-	case !e.guarded && e.stored.After(w.began.Add(slack)):
+	case !e.guarded && e.again == 0 && e.stored.After(w.began.Add(slack)):
 		return isStored
 	case e.guarded && (e.guard != 0 && e.guard <= w.floor || w.guarded && e.guard == w.guard && e.guard != 0 || e.guard == 0 && soon):
 		return isOpen // it came right after what was there before ours was sent

@@ -3,16 +3,33 @@ package kvbucket
 import (
 	"context"
 	"sync"
+	"time"
 )
 
 // knownCounters is how many counters a process remembers the value of between increments.
 const knownCounters = 1024
 
+// knownFor is for how long. Others are read anew: nothing else tells of a bucket that was deleted and made anew.
+const knownFor = 100 * time.Millisecond
+
+// sum is what a write of this process left a counter at.
+type sum struct {
+	*entry
+	era uint64
+	at  time.Time
+}
+
+// holds reports whether a sum can still be taken for what is there. A write over one that can not is refused nearly always,
+// but not where another stream has come to the same sequence.
+func (b *Bucket) holds(s *sum) bool {
+	return s != nil && s.era == b.era() && time.Since(s.at) < knownFor
+}
+
 // counters gather the increments of each key, so that those that come while a write is under way go together in the next.
 type counters struct {
 	mu     sync.Mutex
 	keys   map[string]*counter // those at work, by subject
-	known  map[string]*entry   // what others were left at, by subject
+	known  map[string]*sum     // what others were left at, by subject
 	closed bool
 }
 
@@ -48,7 +65,7 @@ func (cs *counters) join(subject string, a *addition, work func()) error {
 	c := cs.keys[subject]
 	if c == nil {
 		if cs.keys == nil {
-			cs.keys, cs.known = make(map[string]*counter), make(map[string]*entry)
+			cs.keys, cs.known = make(map[string]*counter), make(map[string]*sum)
 		}
 		c = &counter{}
 		cs.keys[subject] = c
@@ -60,7 +77,7 @@ func (cs *counters) join(subject string, a *addition, work func()) error {
 
 // board takes along all that wait, beside those of batch whose callers are still there. Where there are none, the work
 // on the key is over, and what is known of it is kept for the next time.
-func (cs *counters) board(subject string, batch []*addition, f *flight, e *entry) []*addition {
+func (cs *counters) board(subject string, batch []*addition, f *flight, known *sum) []*addition {
 	cs.mu.Lock()
 	defer cs.mu.Unlock()
 	c := cs.keys[subject]
@@ -75,7 +92,7 @@ func (cs *counters) board(subject string, batch []*addition, f *flight, e *entry
 	f.aboard, f.sent = len(aboard), false
 	if len(aboard) == 0 {
 		delete(cs.keys, subject)
-		cs.remember(subject, e)
+		cs.remember(subject, known)
 	}
 	return aboard
 }
@@ -125,8 +142,8 @@ func (cs *counters) answer(a *addition, sum int64, err error) {
 	a.flight.disembark()
 }
 
-func (cs *counters) remember(subject string, e *entry) {
-	if e == nil {
+func (cs *counters) remember(subject string, known *sum) {
+	if known == nil {
 		delete(cs.known, subject)
 		return
 	}
@@ -136,10 +153,10 @@ func (cs *counters) remember(subject string, e *entry) {
 			break
 		}
 	}
-	cs.known[subject] = e
+	cs.known[subject] = known
 }
 
-func (cs *counters) recall(subject string) *entry {
+func (cs *counters) recall(subject string) *sum {
 	cs.mu.Lock()
 	defer cs.mu.Unlock()
 	return cs.known[subject]

@@ -15,6 +15,10 @@ const (
 	headerNonce   = "Jetcrew-Nonce"   // names the write, so that its writer finds it again
 	headerExpires = "Jetcrew-Expires" // the exact end of the lifetime, in Unix milliseconds of the store's clock
 
+	// headerAgain is that of a second write of the same, right over the first. It says what the first one was guarded by.
+	headerAgain = "Jetcrew-Again"
+	againPlain  = "any"
+
 	headerOperation = "KV-Operation"
 	headerRollup    = "Nats-Rollup"
 	operationDelete = "DEL"
@@ -31,6 +35,7 @@ type entry struct {
 	stored  time.Time
 	guarded bool // its writer named the revision that it replaced
 	guard   uint64
+	again   uint64 // the sequence of the first, where it is a second write of the same: the guard is then that of the first
 }
 
 // there reports whether the key has a value at an instant: one that is neither deleted nor lapsed.
@@ -53,6 +58,10 @@ func readEntry(h nats.Header, data []byte, seq uint64, stored time.Time) *entry 
 		if guard, err := strconv.ParseUint(text, 10, 64); err == nil {
 			e.guarded, e.guard = true, guard
 		}
+	}
+	if text := header(h, headerAgain); text != "" && e.guarded {
+		guard, err := strconv.ParseUint(text, 10, 64)
+		e.again, e.guarded, e.guard = e.guard, err == nil, guard
 	}
 	if text := header(h, headerExpires); text != "" {
 		if ms, err := strconv.ParseInt(text, 10, 64); err == nil {

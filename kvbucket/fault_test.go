@@ -348,3 +348,43 @@ func TestAFullBucketIsAClearError(t *testing.T) {
 	}, "v")
 	require.ErrorContains(t, b.Set(t.Context(), "one more", "v", 0), "full")
 }
+
+func TestWithoutADeadlineNoOperationWaitsForAConnectionForEver(t *testing.T) {
+	if testing.Short() {
+		t.Skip("takes half a minute")
+	}
+	t.Parallel()
+	d := &natstest.FaultDialer{}
+	b := open(t, server(t), config(), d.Option())
+	lost := b.nc.StatusChanged(nats.RECONNECTING)
+	d.Refuse()
+	d.Cut()
+	<-lost
+	var all sync.WaitGroup
+	ctx := context.Background()
+	for _, do := range []func() error{
+		func() error { return b.Set(ctx, "k", "v", 0) },
+		func() error { return b.Delete(ctx, "k") },
+		func() error { _, err := b.Swap(ctx, "k", nil, "v", 0); return err },
+		func() error { _, err := b.Increment(ctx, "k", 1); return err },
+		func() error { _, _, err := b.Get(ctx, "k"); return err },
+		func() error { _, err := b.Wipe(ctx, ""); return err },
+	} {
+		all.Go(func() { assert.ErrorIs(t, do(), context.DeadlineExceeded) })
+	}
+	all.Wait()
+	require.False(t, b.nc.IsConnected())
+}
+
+func TestAnIncrementWithoutAnAnswerSaysSo(t *testing.T) {
+	t.Parallel()
+	d := &natstest.FaultDialer{}
+	b := open(t, server(t), config(), d.Option())
+	d.DropToServer(-1, func([]byte) bool { return true })
+	ctx, cancel := context.WithTimeout(t.Context(), 100*time.Millisecond)
+	defer cancel()
+	_, err := b.Increment(ctx, "k", 1)
+	require.ErrorIs(t, err, context.DeadlineExceeded)
+	require.ErrorContains(t, err, "the store did not answer")
+	d.Heal()
+}

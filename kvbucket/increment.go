@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"strconv"
+	"time"
 
 	"github.com/jetcrew/jetcrew/pkg/kv"
 )
@@ -29,9 +30,9 @@ func (b *Bucket) Increment(ctx context.Context, key string, amount int64) (int64
 	case <-ctx.Done():
 		switch left, open := b.counters.leave(a); {
 		case left && open:
-			return 0, failed("increment", key, fmt.Errorf("%w: %w", kv.ErrUnknown, ctx.Err()))
+			return 0, failed("increment", key, fmt.Errorf("%w: %w", kv.ErrUnknown, late(ctx)))
 		case left:
-			return 0, failed("increment", key, ctx.Err())
+			return 0, failed("increment", key, late(ctx))
 		}
 	}
 	if a.err != nil {
@@ -42,18 +43,18 @@ func (b *Bucket) Increment(ctx context.Context, key string, amount int64) (int64
 
 // count makes the additions to one key until there are none.
 func (b *Bucket) count(subject string) {
-	e := b.counters.recall(subject)
+	known := b.counters.recall(subject)
 	var batch []*addition
 	for {
 		ctx, abandon := context.WithCancel(b.ctx)
 		f := &flight{abandon: abandon}
-		batch = b.counters.board(subject, batch, f, e)
+		batch = b.counters.board(subject, batch, f, known)
 		if len(batch) == 0 {
 			abandon()
 			return
 		}
 		var err error
-		e, err = b.fly(ctx, subject, batch, f, e)
+		known, err = b.fly(ctx, subject, batch, f, known)
 		abandon()
 		if errors.Is(err, errGuard) {
 			continue // certainly not stored: with those that came meanwhile
@@ -65,10 +66,13 @@ func (b *Bucket) count(subject string) {
 	}
 }
 
-// fly makes the additions of a batch by one write, over e, or over what the leader has where that is not known; and
-// answers what is there then.
-func (b *Bucket) fly(ctx context.Context, subject string, batch []*addition, f *flight, e *entry) (*entry, error) {
-	if e == nil {
+// fly makes the additions of a batch by one write, over what is known to be there, or what the leader has where that is not
+// known; and answers what is there then.
+func (b *Bucket) fly(ctx context.Context, subject string, batch []*addition, f *flight, known *sum) (*sum, error) {
+	var e *entry
+	if b.holds(known) {
+		e = known.entry
+	} else {
 		var err error
 		if e, err = b.leaders(ctx, subject); err != nil {
 			return nil, b.ended(err)
@@ -94,14 +98,23 @@ func (b *Bucket) fly(ctx context.Context, subject string, batch []*addition, f *
 	}
 	w.value = []byte(value)
 	b.counters.launch(f)
+	era := b.era()
 	seq, err := b.commit(ctx, w)
 	if err != nil {
 		return nil, b.ended(err)
 	}
-	for a, sum := range sums {
-		b.counters.answer(a, sum, nil)
+	for a, total := range sums {
+		b.counters.answer(a, total, nil)
 	}
-	return &entry{seq: seq, value: w.value, expires: w.expires}, nil
+	return &sum{&entry{seq: seq, value: w.value, expires: w.expires}, era, time.Now()}, nil
+}
+
+// late is why a caller is answered before its sum is known.
+func late(ctx context.Context) error {
+	if errors.Is(ctx.Err(), context.DeadlineExceeded) {
+		return fmt.Errorf("%w: %w", errSilent, ctx.Err())
+	}
+	return ctx.Err()
 }
 
 // ended names the reason where it is that the bucket was closed.

@@ -11,7 +11,10 @@
 // replaces what came in between. A value that others wrote over a lost one, and that lapsed before that one was looked
 // for, hides it. A leader that was cut off from its cluster, and does not know it yet, answers by what it had.
 // Servers whose clocks differ by more than a few hundred milliseconds, or a Clock that is none of theirs, make lifetimes
-// wrong, and may make a lost write be misjudged. What was acknowledged is as durable as the server's settings make it.
+// wrong, and may make a lost write be misjudged. A counter of a bucket that was deleted, made anew and brought to the same
+// sequence, all within 0.1 s of an increment, may be overwritten by the next. A server that is killed may bring back old
+// values of keys that were deleted or have lapsed; see commit for how far that is kept from happening. What was
+// acknowledged is as durable as the server's settings make it.
 package kvbucket
 
 import (
@@ -60,9 +63,8 @@ type Bucket struct {
 	drift      []Drift
 	timeout    time.Duration // of one request
 
-	last      atomic.Uint64 // the highest sequence that this process has heard of
+	memory    // of one era
 	conflicts atomic.Uint64
-	recent    recent
 	counters  counters
 
 	ctx    context.Context // ends at Close
@@ -113,16 +115,6 @@ func (b *Bucket) Conflicts() uint64 { return b.conflicts.Load() }
 
 // Drift lists what was found to differ from what jetcrew would make, when the bucket was opened.
 func (b *Bucket) Drift() []Drift { return append([]Drift(nil), b.drift...) }
-
-// heard notes a sequence of the stream's.
-func (b *Bucket) heard(seq uint64) {
-	for {
-		last := b.last.Load()
-		if seq <= last || b.last.CompareAndSwap(last, seq) {
-			return
-		}
-	}
-}
 
 // begin checks the arguments of an operation.
 func (b *Bucket) begin(ctx context.Context, key string, ttl time.Duration) error {

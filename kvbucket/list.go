@@ -21,6 +21,8 @@ const (
 	pageKeys = 1000
 	// idleConsumer is after which time the server removes a consumer that was left behind.
 	idleConsumer = 30 * time.Second
+	// askAgain is after how many empty answers of a consumer, where there should be more, another one is asked.
+	askAgain = 8
 )
 
 // Keys implements kv.Adapter. It holds a page of keys at a time, and a consumer on the server while it runs.
@@ -55,6 +57,7 @@ func (b *Bucket) walk(ctx context.Context, prefix string, visit func(key string,
 	if err != nil || fence == 0 {
 		return err
 	}
+	since := time.Now() // it last had something
 	for idle := 0; l.next <= fence; {
 		page, err := l.page(ctx)
 		if err != nil {
@@ -73,7 +76,7 @@ func (b *Bucket) walk(ctx context.Context, prefix string, visit func(key string,
 			return err
 		}
 		if len(page) > 0 {
-			idle = 0
+			idle, since = 0, time.Now()
 			continue
 		}
 		last, err := l.newest(ctx) // what was the last one may be gone
@@ -83,10 +86,15 @@ func (b *Bucket) walk(ctx context.Context, prefix string, visit func(key string,
 		if fence = min(fence, last); l.next > fence {
 			return nil
 		}
+		if time.Since(since) > defaultDeadline {
+			return fmt.Errorf("%w: what is there is not listed", errSilent)
+		}
 		if err := pause(ctx, idle); err != nil {
 			return err
 		}
-		idle++
+		if idle++; idle%askAgain == 0 {
+			l.close(ctx) // the next one may know more
+		}
 	}
 	return nil
 }

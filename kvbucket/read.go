@@ -24,38 +24,42 @@ func (b *Bucket) nearest(ctx context.Context, subject string) (*entry, error) {
 	if !b.direct {
 		return b.leaders(ctx, subject)
 	}
-	e, err := insist(ctx, b.timeout, func(ctx context.Context) (*entry, error) { return b.directGet(ctx, subject) })
+	var era uint64
+	e, err := insist(ctx, b.timeout, func(ctx context.Context) (*entry, error) {
+		era = b.era()
+		return b.directGet(ctx, subject)
+	})
 	if err != nil {
 		return nil, err
 	}
 	if b.replicated && b.recent.past(subject, e.seq) {
 		return b.leaders(ctx, subject)
 	}
-	b.learn(subject, e.seq)
+	b.learn(era, subject, e.seq)
 	return e, nil
 }
 
 // leaders reads a key's last message, or that of a filter, from the bucket's leader. It asks for as long as ctx allows.
 func (b *Bucket) leaders(ctx context.Context, subject string) (*entry, error) {
-	e, err := insist(ctx, b.timeout, func(ctx context.Context) (*entry, error) { return b.leaderGet(ctx, subject) })
+	var era uint64
+	e, err := insist(ctx, b.timeout, func(ctx context.Context) (*entry, error) {
+		era = b.era()
+		return b.leaderGet(ctx, subject)
+	})
 	if err != nil {
 		return nil, err
 	}
 	if e.seq == 0 && b.replicated {
 		b.recent.vanished(subject)
 	}
-	b.learn(subject, e.seq)
+	b.learn(era, subject, e.seq)
 	return e, nil
 }
 
 // learn notes a key's revision.
-func (b *Bucket) learn(subject string, seq uint64) {
-	if seq == 0 {
-		return
-	}
-	b.heard(seq)
-	if b.replicated {
-		b.recent.learn(subject, seq)
+func (b *Bucket) learn(era uint64, subject string, seq uint64) {
+	if seq != 0 {
+		b.memory.learn(era, subject, seq, b.replicated)
 	}
 }
 

@@ -39,6 +39,14 @@ func (r *recent) learn(subject string, seq uint64) {
 	r.known[subject] = revision{seq: seq}
 }
 
+// forget makes it know nothing.
+func (r *recent) forget() {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	clear(r.known)
+	clear(r.order[:])
+}
+
 // vanished notes that the leader has nothing of a key, however long ago it went.
 func (r *recent) vanished(subject string) {
 	r.mu.Lock()

@@ -50,9 +50,10 @@ type watch struct {
 	known map[string]*present
 	ends  lifetimes // of those that have one
 
-	listing bool   // until all that was there has been told
-	fence   uint64 // the last message that counts as having been there
-	blurred uint64 // up to here, a key may have been deleted that is not known to have been there
+	listing bool              // until all that was there has been told
+	fence   uint64            // the last message that counts as having been there
+	blurred uint64            // up to here, a key may have been deleted that is not known to have been there
+	told    map[string]uint64 // the markers of those that were told of
 
 	reconnects uint64
 	created    time.Time // the stream

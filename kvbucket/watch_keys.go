@@ -29,6 +29,9 @@ func (w *watch) apply(subject string, e *entry) error {
 	switch {
 	case e.there(now) && known != nil && known.seq == e.seq:
 		return nil // it was found by a list
+	case e.there(now) && known != nil && e.again != 0 && known.seq == e.again:
+		w.keep(key, e)
+		return nil // it has been told
 	case e.there(now):
 		w.keep(key, e)
 		kind := kv.EventSet
@@ -37,13 +40,29 @@ func (w *watch) apply(subject string, e *entry) error {
 		}
 		return w.tell(kv.Event{Kind: kind, At: e.stored, Key: key, Value: string(e.value), Expires: e.expires})
 	case known != nil && e.marker:
+		w.note(key, e)
 		return w.gone(known, kv.EventDeleted, e.stored)
 	case known != nil:
 		return w.gone(known, kv.EventExpired, e.expires)
 	case e.marker && e.seq > w.fence && e.seq <= w.blurred:
+		if e.again != 0 && w.told[key] == e.again {
+			return nil
+		}
+		w.note(key, e)
 		return w.tell(kv.Event{Kind: kv.EventDeleted, At: e.stored, Key: key})
 	}
 	return nil
+}
+
+// note keeps in mind that a marker is told of, as long as its second one could be taken for another.
+func (w *watch) note(key string, e *entry) {
+	if e.seq > w.blurred {
+		return
+	}
+	if w.told == nil {
+		w.told = make(map[string]uint64)
+	}
+	w.told[key] = e.seq
 }
 
 // keep notes that a key is there.

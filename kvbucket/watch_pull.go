@@ -85,7 +85,7 @@ func (w *watch) take(ctx context.Context) (*listed, error) {
 
 // follow makes a consumer that begins with the next message.
 func (w *watch) follow(ctx context.Context) error {
-	if err := w.b.connected(ctx); err != nil {
+	if err := w.b.await(ctx); err != nil {
 		return err
 	}
 	ctx, cancel := context.WithTimeout(ctx, maxTimeout)

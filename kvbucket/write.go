@@ -52,6 +52,10 @@ type write struct {
 	expires time.Time     // the exact end of its lifetime; zero: never
 	guarded bool
 	guard   uint64 // the revision that it replaces
+	first   *write // that it repeats; see commit
+
+	replaced *entry // what it was decided by to replace; nil where that is not known
+	stored   uint64 // its sequence, where it is known to be stored
 
 	doubt bool      // it was sent, and had no answer
 	sent  time.Time // when it was sent first that may have been stored, by this process's clock
@@ -72,7 +76,7 @@ func newWrite(subject string) *write { return &write{subject: subject, nonce: nu
 // over is a write that replaces just the revision that was read.
 func over(subject string, e *entry) *write {
 	w := newWrite(subject)
-	w.guarded, w.guard = true, e.seq
+	w.guarded, w.guard, w.replaced = true, e.seq, e
 	return w
 }
 
@@ -94,11 +98,14 @@ func (b *Bucket) message(w *write) *nats.Msg {
 	if w.guarded {
 		h[jetstream.ExpectedLastSubjSeqHeader] = []string{strconv.FormatUint(w.guard, 10)}
 	}
+	if w.first != nil {
+		h[headerAgain] = []string{firstGuard(w.first)}
+	}
 	switch {
 	case w.marker:
 		h[headerOperation] = []string{operationPurge}
 		h[headerRollup] = []string{"sub"}
-		h[jetstream.MsgTTLHeader] = []string{seconds(b.cfg.MarkerTTL)}
+		h[jetstream.MsgTTLHeader] = []string{seconds(b.markerTTL(w, b.clock.Now()))}
 	case !w.expires.IsZero():
 		h[headerExpires] = []string{strconv.FormatInt(w.expires.UnixMilli(), 10)}
 		// What was rounded up to a millisecond is no reason for another second.
@@ -107,6 +114,14 @@ func (b *Bucket) message(w *write) *nats.Msg {
 		}
 	}
 	return &nats.Msg{Subject: w.subject, Header: h, Data: w.value}
+}
+
+// firstGuard is how a second write says what the first one was guarded by.
+func firstGuard(first *write) string {
+	if !first.guarded {
+		return againPlain
+	}
+	return strconv.FormatUint(first.guard, 10)
 }
 
 // seconds writes a duration as the server takes TTLs: whole seconds, rounded up, one at least.
@@ -124,8 +139,9 @@ func (b *Bucket) publish(ctx context.Context, w *write, timeout time.Duration) (
 	if err := b.connected(ctx); err != nil {
 		return 0, err
 	}
+	era, floor := b.era(), b.last.Load()
 	if !w.doubt {
-		w.start(b.clock.Now(), b.last.Load())
+		w.start(b.clock.Now(), floor)
 	}
 	once, cancel := context.WithTimeout(ctx, timeout)
 	defer cancel()
@@ -142,8 +158,13 @@ func (b *Bucket) publish(ctx context.Context, w *write, timeout time.Duration) (
 		return 0, fmt.Errorf("%w: %w", kv.ErrUnknown, err)
 	}
 	seq, err := b.acknowledged(m.Data)
-	if err == nil {
-		b.learn(w.subject, seq)
+	switch {
+	case err == nil && seq <= floor:
+		b.anew(era, seq)
+	case err == nil:
+		b.learn(era, w.subject, seq)
+	case errors.Is(err, errGuard) && w.first == nil:
+		b.conflicts.Add(1)
 	}
 	return seq, err
 }
@@ -168,7 +189,6 @@ func (b *Bucket) acknowledged(data []byte) (uint64, error) {
 	}
 	switch ack.Error.ErrorCode {
 	case codeWrongLast:
-		b.conflicts.Add(1)
 		return 0, errGuard
 	case codeGuardInUse, codeGuardNotReady, codeNotAvailable:
 		return 0, fmt.Errorf("%w: %w", errBusy, ack.Error)
@@ -184,6 +204,16 @@ func (b *Bucket) acknowledged(data []byte) (uint64, error) {
 // connected waits until there is a connection: what is sent without one is kept by the client library and sent whenever
 // it is back, however late.
 func (b *Bucket) connected(ctx context.Context) error {
+	if b.nc.IsConnected() { // before what costs as much as a timer
+		return ctx.Err()
+	}
+	ctx, cancel := bounded(ctx)
+	defer cancel()
+	return b.await(ctx)
+}
+
+// await is connected for as long as ctx allows.
+func (b *Bucket) await(ctx context.Context) error {
 	for try := 0; !b.nc.IsConnected(); try++ {
 		if b.nc.IsClosed() {
 			return nats.ErrConnectionClosed

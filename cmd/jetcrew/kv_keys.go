@@ -5,6 +5,7 @@ import (
 	"fmt"
 	"iter"
 	"slices"
+	"strings"
 
 	"github.com/nats-io/nats.go"
 	"github.com/rs/zerolog"
@@ -22,7 +23,10 @@ func (a *app) newKVKeys() *cobra.Command {
 		Short: "List the keys of a space",
 		Long: `Lists the keys of a space's values, or those that begin with PREFIX, in the order of their
 bytes. Those written or removed meanwhile may or may not be among them. With --limit it stops
-after so many, whichever they are.`,
+after so many, whichever they are.
+
+A key is one line: what would break it is written as \n, \t, \x1b or \u200e, and a backslash
+as two. With --json keys stand as they are.`,
 		Example: `  jetcrew kv keys
   jetcrew kv keys logins/ --space acme --json`,
 		Args: cobra.MaximumNArgs(1),
@@ -50,10 +54,10 @@ func (a *app) listKeys(cmd *cobra.Command, args []string, limit int, asJSON bool
 			return err
 		}
 		if asJSON {
-			return a.printJSON(map[string]any{"space": s.Name(), name: keys, "more": more})
+			return a.printJSONLine(map[string]any{"space": s.Name(), name: keys, "more": more})
 		}
 		for _, key := range keys {
-			if _, err := fmt.Fprintln(a.stdout, safe(key)); err != nil {
+			if _, err := fmt.Fprintln(a.stdout, keyLine(key)); err != nil {
 				return err
 			}
 		}
@@ -63,6 +67,10 @@ func (a *app) listKeys(cmd *cobra.Command, args []string, limit int, asJSON bool
 		return nil
 	})
 }
+
+// keyLine is a key on a line of its own, of which no other key has the same: a backslash that is in the key stands doubled,
+// so that it is told from one that stands for something else.
+func keyLine(key string) string { return safe(strings.ReplaceAll(key, `\`, `\\`)) }
 
 // prefixOf is the one argument that keys begin with, or none.
 func prefixOf(args []string) (string, error) {

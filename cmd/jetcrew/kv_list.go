@@ -65,7 +65,7 @@ there has none.`,
 					return err
 				}
 				if asJSON {
-					return a.printJSON(kvListOutput{Space: s.Name(), List: args[0], Entries: &entries})
+					return a.printJSONLine(kvListOutput{Space: s.Name(), List: args[0], Entries: &entries})
 				}
 				a.showEntries(entries)
 				return nil
@@ -129,8 +129,8 @@ higher stays as it is, and the exit code is 8.
 				return err
 			}
 			n, err := strconv.ParseFloat(args[2], 64)
-			if err != nil {
-				return usagef("SCORE: must be a finite number, not %q", shorten(args[2], 80))
+			if err != nil || strings.ContainsAny(args[2], "_xX") {
+				return usagef("SCORE: must be a finite decimal number, such as 12.5 or 1e6, not %q", shorten(args[2], 80))
 			}
 			if keep < 0 || keep > kv.MaxEntries {
 				return usagef("--keep: must be 0 to %d, not %d", kv.MaxEntries, keep)

@@ -10,7 +10,7 @@ import (
 func TestKVLists(t *testing.T) {
 	url := serve(t)
 	require.Empty(t, call(t, "kv", "list", "range", "board").ok(t).out)
-	require.JSONEq(t, `{"space":"default","list":"board","entries":[]}`, call(t, "kv", "list", "range", "board", "--json").ok(t).out)
+	require.Equal(t, `{"space":"default","list":"board","entries":[]}`+"\n", call(t, "kv", "list", "range", "board", "--json").ok(t).out)
 	require.Equal(t, "ada stored\n", call(t, "kv", "list", "put", "board", "ada", "300", `{"level":"one"}`).ok(t).out)
 	call(t, "kv", "list", "put", "board", "bob", "12.5", "text \x1b", "--string").ok(t)
 	call(t, "kv", "list", "put", "board", "cyd", "--", "-1e3").ok(t)

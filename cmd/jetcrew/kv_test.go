@@ -52,7 +52,7 @@ func TestKVSetAndGet(t *testing.T) {
 
 	require.Equal(t, "k set\n", call(t, "kv", "set", "k", `{ "b": 1, "a":12345678901234567890 }`).ok(t).out)
 	require.Equal(t, `{"b":1,"a":12345678901234567890}`+"\n", call(t, "kv", "get", "k").ok(t).out, "the very digits, in their order")
-	require.JSONEq(t, `{"space":"default","key":"k","value":{"b":1,"a":12345678901234567890}}`, call(t, "kv", "get", "k", "--json").ok(t).out)
+	require.Equal(t, `{"space":"default","key":"k","value":{"b":1,"a":12345678901234567890}}`+"\n", call(t, "kv", "get", "k", "--json").ok(t).out)
 	require.JSONEq(t, `{"space":"default","key":"k","done":true}`, call(t, "kv", "set", "k", `null`, "--json").ok(t).out)
 	require.Equal(t, "null\n", call(t, "kv", "get", "k").ok(t).out)
 
@@ -127,7 +127,7 @@ func TestKVSwapAndDelete(t *testing.T) {
 
 func TestKVKeysMayBeAnyText(t *testing.T) {
 	serve(t)
-	keys := []string{"a", " ", "a ", "A", "..", "a..b", ".", "*", ">", "$", "=", "=41", ":", "@", "-", "/", "//", "a/", "/a", "é", "😀", "\u202e", "\x00", "\x7f", "a\nb"}
+	keys := []string{"a", " ", "a ", "A", "..", "a..b", ".", "*", ">", "$", "=", "=41", ":", "@", "-", "/", "//", "a/", "/a", "é", "😀", "\u202e", "\x00", "\x7f", "a\nb", `a\nb`}
 	var class strings.Builder
 	for c := range 128 {
 		class.WriteByte(byte(c))
@@ -142,16 +142,17 @@ func TestKVKeysMayBeAnyText(t *testing.T) {
 	for i, key := range keys {
 		require.Equal(t, fmt.Sprint(i, "\n"), call(t, "kv", "get", "--", key).ok(t).out, "%q", key)
 	}
+	require.Equal(t, 1, strings.Count(call(t, "kv", "keys", "--json").ok(t).out, "\n"), "one line, as of every command")
 	text := call(t, "kv", "keys").ok(t).out
 	require.Equal(t, len(keys), strings.Count(text, "\n"), "a key a line, whatever is in it")
 	require.NotContains(t, text, "\x00")
 	require.NotContains(t, text, "\u202e")
 
-	require.Equal(t, "a\na\\nb\na \na..b\na/\n", call(t, "kv", "keys", "a").ok(t).out)
+	require.Equal(t, "a\na\\nb\na \na..b\na/\na\\\\nb\n", call(t, "kv", "keys", "a").ok(t).out)
 	r := call(t, "kv", "keys", "a", "--limit", "2").ok(t)
 	require.Equal(t, 2, strings.Count(r.out, "\n"))
 	require.Equal(t, "there are more: --limit is 2\n", r.err)
-	require.Empty(t, call(t, "kv", "keys", "a", "--limit", "5").ok(t).err)
+	require.Empty(t, call(t, "kv", "keys", "a", "--limit", "6").ok(t).err)
 }
 
 func TestKVSpacesCannotReachEachOther(t *testing.T) {
@@ -234,8 +235,10 @@ func TestKVRefusesGarbage(t *testing.T) {
 		{"--offset: must not be negative", []string{"list", "range", "l", "--offset", "-1"}},
 		{"score: must be a finite number, not NaN", []string{"list", "put", "l", "id", "NaN"}},
 		{"score: must be a finite number, not +Inf", []string{"list", "put", "l", "id", "inf"}},
-		{`SCORE: must be a finite number, not "1e999"`, []string{"list", "put", "l", "id", "1e999"}},
-		{`SCORE: must be a finite number, not "many"`, []string{"list", "put", "l", "id", "many"}},
+		{`SCORE: must be a finite decimal number, such as 12.5 or 1e6, not "1e999"`, []string{"list", "put", "l", "id", "1e999"}},
+		{`SCORE: must be a finite decimal number`, []string{"list", "put", "l", "id", "1_000"}},
+		{`SCORE: must be a finite decimal number`, []string{"list", "put", "l", "id", "0x10p0"}},
+		{`SCORE: must be a finite decimal number, such as 12.5 or 1e6, not "many"`, []string{"list", "put", "l", "id", "many"}},
 		{`id: must be 1 to 128 of A-Z a-z 0-9 : _ . @ -, not "a b"`, []string{"list", "put", "l", "a b", "1"}},
 		{"id: must be 1 to 128", []string{"list", "put", "l", "", "1"}},
 		{"--keep: must be 0 to 500", []string{"list", "put", "l", "id", "1", "--keep", "-1"}},

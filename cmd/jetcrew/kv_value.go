@@ -43,7 +43,7 @@ no such key.`,
 				case !ok:
 					return noKey(s, key)
 				case asJSON:
-					return a.printJSON(kvOutput{Space: s.Name(), Key: key, Value: v})
+					return a.printJSONLine(kvOutput{Space: s.Name(), Key: key, Value: v})
 				}
 				_, err = fmt.Fprintln(a.stdout, a.showJSON(v))
 				return err

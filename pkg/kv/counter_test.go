@@ -1,6 +1,7 @@
 package kv_test
 
 import (
+	"context"
 	"errors"
 	"sync"
 	"testing"
@@ -137,4 +138,48 @@ func TestConcurrentHitsAreCountedOnce(t *testing.T) {
 	all.Wait()
 	require.Len(t, seen, 400)
 	require.True(t, seen[1] && seen[400])
+}
+
+// What was added is not to be added again, and what has a window is not to stay for ever.
+func TestAnIncrementWhoseLifetimeCannotBeSetIsOfUnknownOutcome(t *testing.T) {
+	t.Parallel()
+	space, adapter, memory := newSpace(t)
+	ctx, leave := context.WithCancel(t.Context())
+	defer leave()
+	lapsing := func(fail error) func(op, key string) error { // between the two calls
+		return func(op, _ string) error {
+			switch op {
+			case "increment":
+				memory.Advance(2 * time.Minute)
+			case "expire":
+				return fail
+			}
+			return nil
+		}
+	}
+	_, err := space.Increment(ctx, "hits", 1, time.Minute)
+	require.NoError(t, err)
+	adapter.before = lapsing(errors.New("no answer"))
+	_, err = space.Increment(ctx, "hits", 7, time.Minute)
+	require.ErrorIs(t, err, kv.ErrUnknown)
+	require.ErrorContains(t, err, "the sum is 7")
+	require.ErrorContains(t, err, "no answer")
+
+	adapter.before = nil
+	require.NoError(t, space.Delete(ctx, "hits"))
+	_, err = space.Increment(ctx, "hits", 1, time.Minute)
+	require.NoError(t, err)
+	adapter.before = func(op, key string) error {
+		if op == "expire" {
+			leave()
+		}
+		return lapsing(nil)(op, key)
+	}
+	n, err := space.Increment(ctx, "hits", 7, time.Minute)
+	require.NoError(t, err, "it is set though the caller leaves meanwhile")
+	require.EqualValues(t, 7, n)
+	memory.Advance(2 * time.Minute)
+	there, err := space.Get(t.Context(), "hits", new(int))
+	require.NoError(t, err)
+	require.False(t, there)
 }

@@ -3,6 +3,7 @@ package kv
 import (
 	"context"
 	"fmt"
+	"reflect"
 	"time"
 )
 
@@ -96,11 +97,12 @@ func (s *Space) Expire(ctx context.Context, key string, ttl time.Duration) (bool
 	return ok, nil
 }
 
-// Swap stores next if the key's value is the expected one, as Set would write it, or, expecting nil, if there is none. It
+// Swap stores next if the key's value is the expected one, as Set would write it, or, expecting nil, if there is none (a
+// nil pointer is that as well; the value null is jsontext.Value("null")). It
 // answers whether the value is next by this call. To write what depends on a value that something else may have written
 // in its own way, use Change.
 func (s *Space) Swap(ctx context.Context, key string, expected, next any, ttl time.Duration) (bool, error) {
-	if expected == nil {
+	if nothing(expected) {
 		return s.swap(ctx, key, nil, next, ttl)
 	}
 	raw, err := encode(expected)
@@ -108,6 +110,12 @@ func (s *Space) Swap(ctx context.Context, key string, expected, next any, ttl ti
 		return false, s.failed("swap", key, err)
 	}
 	return s.swap(ctx, key, &raw, next, ttl)
+}
+
+// nothing reports whether a value is nil, or a pointer that is, whatever its type.
+func nothing(value any) bool {
+	v := reflect.ValueOf(value)
+	return !v.IsValid() || v.Kind() == reflect.Pointer && v.IsNil()
 }
 
 func (s *Space) swap(ctx context.Context, key string, expected *string, next any, ttl time.Duration) (bool, error) {

@@ -347,3 +347,35 @@ func TestWhatOperationsCost(t *testing.T) {
 	}
 	require.Empty(t, collect(t, memory.Keys(ctx, "")))
 }
+
+func TestANilPointerOfAnyTypeIsNothing(t *testing.T) {
+	t.Parallel()
+	space, _, _ := newSpace(t)
+	ctx := t.Context()
+	type board struct{ Level int }
+	won, err := space.Swap(ctx, "k", (*board)(nil), board{1}, 0)
+	require.NoError(t, err)
+	require.True(t, won)
+	won, err = space.Swap(ctx, "k", (*board)(nil), board{2}, 0)
+	require.NoError(t, err)
+	require.False(t, won)
+	won, err = space.Swap(ctx, "k", &board{1}, nil, 0)
+	require.NoError(t, err)
+	require.True(t, won)
+	won, err = space.Swap(ctx, "k", jsontext.Value("null"), board{3}, 0)
+	require.NoError(t, err)
+	require.True(t, won, "the value null is one")
+}
+
+func TestWhatCannotBeWrittenIsNamed(t *testing.T) {
+	t.Parallel()
+	space, adapter, _ := newSpace(t)
+	ctx := t.Context()
+	const says = `the value to be written, of the type string, cannot be JSON`
+	require.ErrorContains(t, space.Set(ctx, "k", "\xff", 0), says)
+	_, _, err := space.List("l").Put(ctx, "id", 1, "\xff")
+	require.ErrorContains(t, err, says)
+	require.NoError(t, adapter.Adapter.Set(ctx, "v/shop/k", "\xff", 0))
+	_, err = kv.Change(ctx, space, "k", func(current *string) (*string, error) { return current, nil }, nil)
+	require.ErrorContains(t, err, says)
+}

@@ -32,7 +32,10 @@ var codec = json.JoinOptions(
 
 func encode(value any) (string, error) {
 	b, err := json.Marshal(value, codec)
-	return string(b), err
+	if err != nil {
+		return "", fmt.Errorf("the value to be written, of the type %T, cannot be JSON: %w", value, err)
+	}
+	return string(b), nil
 }
 
 // decode reads a stored value. What is no JSON is the string that it is; text with a name twice in an object counts as
