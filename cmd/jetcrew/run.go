@@ -14,6 +14,7 @@ import (
 	"github.com/spf13/cobra"
 
 	"github.com/jetcrew/jetcrew/pkg/job"
+	"github.com/jetcrew/jetcrew/pkg/kv"
 	"github.com/jetcrew/jetcrew/scheduler"
 )
 
@@ -32,6 +33,7 @@ const (
 
 	// Of commands that change something.
 	exitUnchanged = 8
+	exitUnknown   = 10
 
 	// Of commands that look who leads.
 	exitNoLeader = 9
@@ -51,6 +53,7 @@ Exit codes:
   8  nothing was changed: the state of the job, queue or key does not allow it, or
      the schedule is declared by another owner
   9  nobody leads ("jetcrew scheduler status")
+  10 no answer came, so it may have been done or not: look, or ask again
 and of commands that wait for a job:
   4  the job failed (it was refused)
   5  the job is dead
@@ -119,6 +122,8 @@ func (a *app) run(args []string) int {
 	case errors.As(err, new(unchangedError)), errors.Is(err, job.ErrNotRequeuable), errors.Is(err, job.ErrQueueInUse),
 		errors.Is(err, scheduler.ErrOwned):
 		return exitUnchanged
+	case errors.Is(err, job.ErrUnknown), errors.Is(err, kv.ErrUnknown):
+		return exitUnknown
 	case errors.Is(err, scheduler.ErrNoLeader):
 		return exitNoLeader
 	default:
