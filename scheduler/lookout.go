@@ -49,23 +49,27 @@ func (l *lookout) run(ctx context.Context) {
 	look := time.NewTimer(lookAtLeast)
 	defer look.Stop()
 	for ctx.Err() == nil {
+		var err error
 		select {
 		case e, ok := <-updates(l.watch):
-			l.changed(e, ok)
+			err = l.changed(e, ok)
 		case e, ok := <-updates(l.reader):
-			l.read(e, ok)
+			err = l.read(e, ok)
 		case <-l.end.C:
-			l.fail(errors.New("the list has no end"))
+			err = errors.New("the list has no end")
 		case <-l.begin.C:
-			l.start(ctx)
+			err = l.start(ctx)
 		case <-connected:
-			l.start(ctx)
+			err = l.start(ctx)
 		case group := <-l.done:
 			l.after(group)
 		case <-look.C:
 			l.f.made(l.known)
 		case <-ctx.Done():
 			return
+		}
+		if err != nil && ctx.Err() == nil {
+			l.fail(err)
 		}
 		l.alive()
 		l.launch(ctx)
@@ -137,37 +141,38 @@ func stop(w jetstream.KeyWatcher) {
 }
 
 // changed takes in what the watch tells.
-func (l *lookout) changed(e jetstream.KeyValueEntry, ok bool) {
+func (l *lookout) changed(e jetstream.KeyValueEntry, ok bool) error {
 	switch {
 	case !ok:
 		l.watch = nil
-		l.fail(errors.New("the watch was broken off"))
+		return errors.New("the watch was broken off")
 	case e != nil:
 		l.f.take(l.known, e)
 	}
+	return nil
 }
 
 // start begins a reading, instead of one that goes on.
-func (l *lookout) start(ctx context.Context) {
+func (l *lookout) start(ctx context.Context) error {
 	stop(l.reader)
 	l.reader = nil
 	w, err := l.f.store.kv.WatchAll(ctx)
 	if err != nil {
-		l.fail(err)
-		return
+		return err
 	}
 	l.reader, l.fresh = w, newBoard()
 	l.known.heir = l.fresh
 	l.end.Reset(opTimeout)
 	l.begin.Stop()
+	return nil
 }
 
 // read takes in what is being read. At its end, that is what counts, and what follows are changes.
-func (l *lookout) read(e jetstream.KeyValueEntry, ok bool) {
+func (l *lookout) read(e jetstream.KeyValueEntry, ok bool) error {
 	switch {
 	case !ok:
 		l.reader = nil
-		l.fail(errors.New("the list was broken off"))
+		return errors.New("the list was broken off")
 	case e != nil:
 		l.take(e)
 	default:
@@ -182,6 +187,7 @@ func (l *lookout) read(e jetstream.KeyValueEntry, ok bool) {
 		}
 		l.failed = 0
 	}
+	return nil
 }
 
 // fail ends a reading, and has another one begin soon.

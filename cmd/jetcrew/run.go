@@ -13,6 +13,7 @@ import (
 
 	"github.com/spf13/cobra"
 
+	"github.com/jetcrew/jetcrew/pkg/client"
 	"github.com/jetcrew/jetcrew/pkg/job"
 	"github.com/jetcrew/jetcrew/pkg/kv"
 	"github.com/jetcrew/jetcrew/scheduler"
@@ -122,6 +123,8 @@ func (a *app) run(args []string) int {
 	case errors.As(err, new(unchangedError)), errors.Is(err, job.ErrNotRequeuable), errors.Is(err, job.ErrQueueInUse),
 		errors.Is(err, scheduler.ErrOwned):
 		return exitUnchanged
+	case errors.As(err, new(*client.PermissionError)):
+		return exitFailure // what is not permitted was not done
 	case errors.Is(err, job.ErrUnknown), errors.Is(err, kv.ErrUnknown):
 		return exitUnknown
 	case errors.Is(err, scheduler.ErrNoLeader):
