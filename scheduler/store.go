@@ -30,8 +30,6 @@ var (
 )
 
 const (
-	// markerTTL is how long a deleted schedule leaves a marker for those who watch.
-	markerTTL = time.Hour
 	// callTimeout bounds each call of a server.
 	callTimeout = 5 * time.Second
 	// opTimeout bounds an operation whose caller sets no deadline.
@@ -57,12 +55,10 @@ type StoreConfig struct {
 // Store keeps schedules in a key/value bucket: a key and a JSON document for each, moved by revision alone. It is safe
 // for concurrent use, and needs no closing.
 type Store struct {
-	nc     *nats.Conn
-	js     jetstream.JetStream
-	kv     jetstream.KeyValue
-	clock  job.Clock
-	log    zerolog.Logger
-	marker time.Duration // shorter in tests
+	nc    *nats.Conn
+	kv    jetstream.KeyValue
+	clock job.Clock
+	log   zerolog.Logger
 }
 
 // OpenStore finds or makes the bucket of the schedules.
@@ -80,7 +76,7 @@ func OpenStore(ctx context.Context, nc *nats.Conn, cfg StoreConfig) (*Store, err
 	defer cancel()
 	kv, err := openBucket(ctx, nc, cfg.Verify, jetstream.KeyValueConfig{
 		Bucket: strings.ToUpper(cfg.Namespace) + "_SCHEDULES", Description: "jetcrew: what is enqueued when", History: 1,
-		Replicas: max(1, cfg.Replicas), LimitMarkerTTL: markerTTL,
+		Replicas: max(1, cfg.Replicas),
 	})
 	if err != nil {
 		return nil, err
@@ -89,18 +85,10 @@ func OpenStore(ctx context.Context, nc *nats.Conn, cfg StoreConfig) (*Store, err
 	if err != nil {
 		return nil, fmt.Errorf("scheduler: bucket %s: %w", kv.Bucket(), err)
 	}
-	switch {
-	case status.TTL() != 0:
+	if status.TTL() != 0 {
 		return nil, fmt.Errorf("scheduler: bucket %s drops what is older than %s: set its stream's max age to 0", kv.Bucket(), status.TTL())
-	case status.LimitMarkerTTL() == 0:
-		return nil, fmt.Errorf("scheduler: bucket %s keeps the markers of deleted keys for ever: set its marker TTL to %s",
-			kv.Bucket(), markerTTL)
 	}
-	js, err := jetstream.New(nc, jetstream.WithDefaultTimeout(callTimeout))
-	if err != nil {
-		return nil, fmt.Errorf("scheduler: %w", err)
-	}
-	return &Store{nc: nc, js: js, kv: kv, clock: cfg.Clock, log: cfg.Logger, marker: markerTTL}, nil
+	return &Store{nc: nc, kv: kv, clock: cfg.Clock, log: cfg.Logger}, nil
 }
 
 // openBucket finds a bucket, or makes it where that is allowed.
@@ -207,30 +195,10 @@ func (s *Store) fits(r *record) error {
 
 // remove deletes a record, if it is still the one that was read.
 //
-// The marker is written twice. A server that is killed may forget that a message was replaced once what replaced it has
-// expired (nats-server issue 8505), and a deleted schedule would fire again. What comes back so is the first marker.
+// Its marker stays for good. A server that is killed may forget that a message was replaced once what replaced it has gone
+// (nats-server issue 8505): the schedule would be back, and fire.
 func (s *Store) remove(ctx context.Context, k string, rev uint64) error {
-	first, err := s.purge(ctx, k, rev)
-	if err != nil {
-		return err
-	}
-	if _, err := s.purge(ctx, k, first); err != nil && !errors.Is(err, errRace) {
-		s.log.Debug().Err(err).Str("key", k).Msg("a deleted schedule has one marker only")
-	}
-	return nil
-}
-
-// purge writes a marker over a revision. The client library's own does not say at which sequence it stands.
-func (s *Store) purge(ctx context.Context, k string, rev uint64) (uint64, error) {
-	m := nats.NewMsg("$KV." + s.kv.Bucket() + "." + k)
-	m.Header.Set("KV-Operation", "PURGE")
-	m.Header.Set(jetstream.MsgRollup, jetstream.MsgRollupSubject)
-	m.Header.Set(jetstream.MsgTTLHeader, s.marker.String())
-	ack, err := s.js.PublishMsg(ctx, m, jetstream.WithExpectLastSequencePerSubject(rev))
-	if err != nil {
-		return 0, raced(err)
-	}
-	return ack.Sequence, nil
+	return raced(s.kv.Delete(ctx, k, jetstream.LastRevision(rev)))
 }
 
 // raced makes errRace of the server's ways to say so.

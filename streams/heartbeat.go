@@ -6,6 +6,7 @@ import (
 	"time"
 
 	"github.com/nats-io/nats.go"
+	"github.com/rs/zerolog"
 
 	"github.com/jetcrew/jetcrew/pkg/job"
 )
@@ -21,6 +22,7 @@ func (c *consumer) beat() {
 	defer lapse.Stop()
 	done := make(chan time.Duration, 1) // the pace of a beat that succeeded, or 0
 	renewing, again, failures := false, false, 0
+	left := 0 // jobs let go since a beat succeeded
 	for {
 		select {
 		case <-c.ctx.Done():
@@ -35,14 +37,17 @@ func (c *consumer) beat() {
 			renewal.Reset(0)
 		case pace := <-done:
 			renewing = false
+			if pace != 0 {
+				left = 0
+			}
 			if c.lower(pace) || again { // what the next beat says is waited for
 				renewal.Reset(0)
 			}
 		case <-lapse.C:
-			c.letGo()
+			left += c.letGo(left)
 		case <-renewal.C:
 			renewal.Reset(c.pace() / 3)
-			c.letGo()
+			left += c.letGo(left)
 			c.handBackUnwanted()
 			if renewing {
 				continue
@@ -112,8 +117,9 @@ func (c *consumer) logBeat(err error, failures int) int {
 	return 0
 }
 
-// letGo drops what has not been renewed for a lease. What is being settled goes on: its write is guarded.
-func (c *consumer) letGo() {
+// letGo drops what has not been renewed for a lease, and answers how much that is. What is being settled goes on: its
+// write is guarded. That jobs are let go is told once until a beat succeeds.
+func (c *consumer) letGo(before int) int {
 	var gone []*claim
 	lease := c.lease()
 	for _, cl := range c.holding() {
@@ -124,12 +130,17 @@ func (c *consumer) letGo() {
 		cl.mu.Unlock()
 	}
 	if len(gone) == 0 {
-		return
+		return 0
 	}
-	c.log.Warn().Int("jobs", len(gone)).Stringer("first", gone[0].rec.job().Key()).Msg("no heartbeat for a lease; letting go of jobs")
+	level, text := zerolog.WarnLevel, "no heartbeat for a lease; letting go of jobs"
+	if before > 0 {
+		level, text = zerolog.DebugLevel, "letting go of more jobs"
+	}
+	c.log.WithLevel(level).Int("jobs", len(gone)).Stringer("first", gone[0].rec.job().Key()).Msg(text)
 	for _, cl := range gone {
 		cl.giveUp()
 	}
+	return len(gone)
 }
 
 // handBackUnwanted gives away what no caller has asked for since the last round: it would wait here for as long as
