@@ -35,13 +35,14 @@ type consumer struct {
 	jobs  *puller
 	wakes *puller
 
-	waiting atomic.Int64  // callers of Claim
-	inHand  atomic.Int64  // delivered, and neither claimed by a caller nor let go
-	runTime atomic.Int64  // moving average of how long jobs run, in nanoseconds
-	lastRun atomic.Int64  // when the last one ended, in nanoseconds since made
-	epoch   atomic.Int64  // counts reconnects: what was checked before one is checked again
-	highest atomic.Uint64 // sequence that was delivered
-	agreed  atomic.Int64  // the lease that holds now, in nanoseconds; see pace
+	waiting atomic.Int64                  // callers of Claim
+	inHand  atomic.Int64                  // delivered, and neither claimed by a caller nor let go
+	runTime atomic.Int64                  // moving average of how long jobs run, in nanoseconds
+	lastRun atomic.Int64                  // when the last one ended, in nanoseconds since made
+	epoch   atomic.Int64                  // counts reconnects: what was checked before one is checked again
+	well    atomic.Pointer[chan struct{}] // closed by the next heartbeat that succeeds; nil: the last one did
+	highest atomic.Uint64                 // sequence that was delivered
+	agreed  atomic.Int64                  // the lease that holds now, in nanoseconds; see pace
 
 	arrived  chan *claim // deliveries to check
 	ready    chan *claim // checked, for Claim
@@ -231,7 +232,7 @@ func (c *consumer) Claim(ctx context.Context) (job.Claim, error) {
 		select {
 		case cl := <-c.ready:
 			c.waiting.Add(-1) // it is served: nothing more is asked for in its name
-			begun := cl.begin()
+			begun := c.renewable(ctx, cl) && cl.begin()
 			c.waiting.Add(1)
 			if begun {
 				return cl, nil
@@ -243,6 +244,24 @@ func (c *consumer) Claim(ctx context.Context) (job.Claim, error) {
 			return nil, ctx.Err()
 		}
 	}
+}
+
+// renewable waits until a heartbeat succeeds, if the last one failed: a job that began now could not be kept, and would
+// lose an attempt. It answers false if nothing is to begin any more, and hands the claim back then.
+func (c *consumer) renewable(ctx context.Context, cl *claim) bool {
+	well := c.well.Load()
+	if well == nil {
+		return true
+	}
+	select {
+	case <-*well:
+		return true
+	case <-c.draining:
+	case <-c.dead:
+	case <-ctx.Done():
+	}
+	c.wg.Go(func() { cl.handBack("the worker was shutting down") })
+	return false
 }
 
 // deliver takes a ready message from the server.

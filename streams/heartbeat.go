@@ -59,6 +59,7 @@ func (c *consumer) beat() {
 				defer cancel()
 				err := c.renew(ctx, c.holding())
 				failures = c.logBeat(err, failures)
+				c.tellBeat(err)
 				if err != nil {
 					pace = 0
 				}
@@ -98,6 +99,18 @@ func (c *consumer) follow(info queueInfo) {
 	select {
 	case c.changed <- struct{}{}:
 	default:
+	}
+}
+
+// tellBeat lets jobs begin, or wait for the next beat that succeeds.
+func (c *consumer) tellBeat(err error) {
+	switch well := c.well.Load(); {
+	case err != nil && well == nil:
+		ch := make(chan struct{})
+		c.well.Store(&ch)
+	case err == nil && well != nil:
+		c.well.Store(nil)
+		close(*well)
 	}
 }
 
