@@ -114,10 +114,11 @@ func TestDisabledItDoesNotFireAndOwesWhenEnabledAgain(t *testing.T) {
 			b := newBench(t, "2030-01-01 00:00:30")
 			c.spec.Name, c.spec.Type = "s", "work"
 			b.put(Cron("* * * * *", c.spec))
-			b.put(Cron("* * * * *", Spec{Name: "other", Type: "work"}))
 			o := b.fire(b.jobs)
 			_, _, err := b.store.SetEnabled(ctx, "default", "s", false)
 			require.NoError(t, err)
+			// Written after it: a leader who fires this one has heard of the other.
+			b.put(Cron("* * * * *", Spec{Name: "other", Type: "work"}))
 			b.clock.set(at(t, "00:10:20"))
 			b.next("other", "00:11:00")
 			require.Equal(t, at(t, "00:01:00"), b.get("s").NextRunAt, "it keeps its promise")
