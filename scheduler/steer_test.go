@@ -117,10 +117,12 @@ func TestDisabledItDoesNotFireAndOwesWhenEnabledAgain(t *testing.T) {
 			o := b.fire(b.jobs)
 			_, _, err := b.store.SetEnabled(ctx, "default", "s", false)
 			require.NoError(t, err)
-			// Written after it: a leader who fires this one has heard of the other.
-			b.put(Cron("* * * * *", Spec{Name: "other", Type: "work"}))
+			// Written after it: a leader who has fired this one has heard of the other.
+			b.put(Every(10*time.Second, Spec{Name: "other", Type: "work"}))
+			b.clock.set(at(t, "00:00:40"))
+			b.next("other", "00:00:50")
 			b.clock.set(at(t, "00:10:20"))
-			b.next("other", "00:11:00")
+			b.next("other", "00:10:30")
 			require.Equal(t, at(t, "00:01:00"), b.get("s").NextRunAt, "it keeps its promise")
 			_, _, err = b.store.SetEnabled(ctx, "default", "s", true)
 			require.NoError(t, err)
