@@ -10,6 +10,8 @@ import (
 	"github.com/rs/zerolog"
 	"github.com/spf13/cobra"
 
+	"github.com/jetcrew/jetcrew/pkg/client"
+	"github.com/jetcrew/jetcrew/pkg/config"
 	"github.com/jetcrew/jetcrew/streams"
 )
 
@@ -43,22 +45,31 @@ func (a *app) completeQueueArg(cmd *cobra.Command, args []string, typed string) 
 	return a.completeQueue(cmd, args, typed)
 }
 
-// queueNames asks for the names of all queues, as flags and environment say where. It makes nothing.
-func (a *app) queueNames(cmd *cobra.Command) ([]string, error) {
-	cfg, err := a.load(cmd)
-	if err != nil {
-		return nil, err
+// connectToComplete connects as flags and environment say, within the time that a shell waits. It makes nothing there. Its
+// caller calls end.
+func (a *app) connectToComplete(cmd *cobra.Command) (ctx context.Context, c *client.Client, cfg *config.Config, end func(), err error) {
+	if cfg, err = a.load(cmd); err != nil {
+		return nil, nil, nil, nil, err
 	}
 	cfg.Manage = string(streams.ManageVerify)
 	ctx, cancel := context.WithTimeout(context.Background(), completeTimeout)
-	defer cancel()
 	connecting, connected := context.WithTimeout(ctx, completeConnect)
 	defer connected()
-	c, err := a.connect(ctx, cfg, zerolog.Nop(), nats.Timeout(completeConnect), nats.SetCustomDialer(dialWithin{connecting}))
+	c, err = a.connect(ctx, cfg, zerolog.Nop(), nats.Timeout(completeConnect), nats.SetCustomDialer(dialWithin{connecting}))
+	if err != nil {
+		cancel()
+		return nil, nil, nil, nil, err
+	}
+	return ctx, c, cfg, func() { c.Close(); cancel() }, nil
+}
+
+// queueNames asks for the names of all queues, as flags and environment say where. It makes nothing.
+func (a *app) queueNames(cmd *cobra.Command) ([]string, error) {
+	ctx, c, _, end, err := a.connectToComplete(cmd)
 	if err != nil {
 		return nil, err
 	}
-	defer c.Close()
+	defer end()
 	queues, err := c.Queues(ctx)
 	if err != nil {
 		return nil, err

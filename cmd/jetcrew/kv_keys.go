@@ -7,12 +7,9 @@ import (
 	"slices"
 	"strings"
 
-	"github.com/nats-io/nats.go"
-	"github.com/rs/zerolog"
 	"github.com/spf13/cobra"
 
 	"github.com/jetcrew/jetcrew/pkg/kv"
-	"github.com/jetcrew/jetcrew/streams"
 )
 
 func (a *app) newKVKeys() *cobra.Command {
@@ -208,20 +205,11 @@ func (a *app) keysFor(cmd *cobra.Command, typed string, list func(*kv.Space, con
 	if err != nil {
 		return nil, err
 	}
-	cfg, err := a.load(cmd)
+	ctx, c, _, end, err := a.connectToComplete(cmd)
 	if err != nil {
 		return nil, err
 	}
-	cfg.Manage = string(streams.ManageVerify)
-	ctx, cancel := context.WithTimeout(context.Background(), completeTimeout)
-	defer cancel()
-	connecting, connected := context.WithTimeout(ctx, completeConnect)
-	defer connected()
-	c, err := a.connect(ctx, cfg, zerolog.Nop(), nats.Timeout(completeConnect), nats.SetCustomDialer(dialWithin{connecting}))
-	if err != nil {
-		return nil, err
-	}
-	defer c.Close()
+	defer end()
 	keys, _, err := collect(list(c.KV().Space(space), ctx, typed), completeKeys)
 	return keys, err
 }

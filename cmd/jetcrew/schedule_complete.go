@@ -1,17 +1,14 @@
 package main
 
 import (
-	"context"
 	"slices"
 	"strings"
 
-	"github.com/nats-io/nats.go"
 	"github.com/rs/zerolog"
 	"github.com/spf13/cobra"
 
 	"github.com/jetcrew/jetcrew/pkg/job"
 	"github.com/jetcrew/jetcrew/scheduler"
-	"github.com/jetcrew/jetcrew/streams"
 )
 
 // completeSchedule has a shell offer the names of schedules, as completeQueue does those of queues.
@@ -34,20 +31,11 @@ func (a *app) completeSchedule(cmd *cobra.Command, args []string, typed string) 
 
 // scheduleNames asks for the names of a space's schedules, as flags and environment say where. It makes nothing.
 func (a *app) scheduleNames(cmd *cobra.Command) ([]string, error) {
-	cfg, err := a.load(cmd)
+	ctx, c, cfg, end, err := a.connectToComplete(cmd)
 	if err != nil {
 		return nil, err
 	}
-	cfg.Manage = string(streams.ManageVerify)
-	ctx, cancel := context.WithTimeout(context.Background(), completeTimeout)
-	defer cancel()
-	connecting, connected := context.WithTimeout(ctx, completeConnect)
-	defer connected()
-	c, err := a.connect(ctx, cfg, zerolog.Nop(), nats.Timeout(completeConnect), nats.SetCustomDialer(dialWithin{connecting}))
-	if err != nil {
-		return nil, err
-	}
-	defer c.Close()
+	defer end()
 	s, err := openSchedules(ctx, c, cfg, zerolog.Nop())
 	if err != nil {
 		return nil, err
