@@ -195,7 +195,8 @@ func TestAPlainJobWithoutAttemptsLeftIsSetAside(t *testing.T) {
 // Thousands of claims fit into one presence, with names that are as long as names may be.
 func TestPresenceOfMany(t *testing.T) {
 	n := server(t).open(t)
-	w, err := n.Consume(t.Context(), job.ConsumerConfig{WorkerID: "w", Slots: 1, Lease: lease})
+	// With a long lease the consumer's own heartbeats do not write over what is written here.
+	w, err := n.Consume(t.Context(), job.ConsumerConfig{WorkerID: "w", Slots: 1, Lease: 10 * time.Minute})
 	require.NoError(t, err)
 	defer w.Close(t.Context())
 	c := w.(*consumer)
