@@ -7,7 +7,7 @@ RECORDS  ?= 100000
 VERSION  ?= $(shell git describe --tags --always --dirty 2>/dev/null || echo devel)
 
 .DEFAULT_GOAL := help
-.PHONY: help build test test-minors race short fuzz vet lint fmt fmt-check vuln bench bench-operating bench-kv bench-schedules demo ci clean
+.PHONY: help build test test-minors race short fuzz vet lint fmt fmt-check vuln bench chaos bench-operating bench-kv bench-schedules demo ci clean
 
 help: ## list the targets
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "  %-15s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
@@ -20,6 +20,9 @@ test: ## all tests
 
 test-minors: ## the server's behaviours and the contracts on each server minor that is supported
 	GO=$(GO) integration/minors/run
+
+chaos: ## every fault under load, with a line for each: acknowledged, lost, doubled, re-run, recovery
+	GO=$(GO) integration/chaos/run
 
 race: ## all tests under the race detector
 	$(GO) test -race ./...

@@ -1,4 +1,4 @@
-package kill
+package chaos
 
 import (
 	"fmt"
@@ -27,7 +27,7 @@ func TestWorkerKilledInTheMiddleOfJobs(t *testing.T) {
 		c.put(4, fmt.Sprintf("held-%d", i), input{Sleep: 300}) // for it to have something in hand
 		victim.busy(1)
 		victim.Kill()
-		c.kills++
+		c.faulted()
 		victim = c.work(fmt.Sprintf("victim-%d", i))
 	}
 	c.finish()
@@ -47,7 +47,7 @@ func TestWorkerFrozenPastItsLease(t *testing.T) {
 		{"with a claim", input{Sleep: 300, Freeze: true}},
 		{"before its claim", input{Freeze: true}},
 	} {
-		name := fmt.Sprintf("zombie-%d", c.kills)
+		name := fmt.Sprintf("zombie-%d", len(c.faults))
 		zombie := c.work(name)
 		ids := c.put(3, name, v.in)
 		c.until(func() error {
@@ -56,7 +56,7 @@ func TestWorkerFrozenPastItsLease(t *testing.T) {
 			}
 			return nil
 		})
-		c.kills++
+		c.faulted()
 		heir := c.work("heir-of-" + name) // its own first attempts at these jobs are the second ones
 		for _, id := range ids {
 			c.until(func() error {
@@ -146,7 +146,7 @@ func TestSecondSignalEndsWorkerAtOnce(t *testing.T) {
 	require.Equal(t, 1, leaver.Wait(patience), "exit code after a second signal")
 	require.Less(t, time.Since(signalled), 10*time.Second)
 	require.Zero(t, c.account.count(is(eventSettled, leaver.id, "")))
-	c.kills++
+	c.faulted()
 	require.NoError(t, os.WriteFile(c.flag("go"), nil, 0o600))
 	stayer := c.work("stayer")
 	c.check(vanished)

@@ -1,4 +1,4 @@
-package kill
+package chaos
 
 import (
 	"context"

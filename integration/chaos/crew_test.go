@@ -1,4 +1,4 @@
-package kill
+package chaos
 
 import (
 	"context"
@@ -31,7 +31,7 @@ type crew struct {
 	cfg     workerConfig
 	js      jetstream.JetStream
 	account *account
-	kills   int // processes that the test ended or froze
+	faults  []time.Duration // when the test did what it does, by the ledgers' clock
 }
 
 // newCrew connects the test's producers to url, where its workers will connect as well.

@@ -1,4 +1,4 @@
-package kill
+package chaos
 
 import (
 	"fmt"
@@ -26,9 +26,9 @@ func TestHostOfTheStreamKilledBehindTheClients(t *testing.T) {
 	c.start(2, 10*time.Millisecond)
 	for range 3 {
 		c.progress(60)
-		hands[c.kills%2].busy(1)
+		hands[len(c.faults)%2].busy(1)
 		host.Kill()
-		c.kills++
+		c.faulted()
 		host.Restart(t)
 	}
 	c.progress(60)
@@ -48,10 +48,10 @@ func TestLeaderOfTheStreamKilled(t *testing.T) {
 	c.start(2, 10*time.Millisecond)
 	for range 2 {
 		c.progress(60)
-		hands[c.kills%2].busy(1)
+		hands[len(c.faults)%2].busy(1)
 		leader := cluster.StreamLeader(t, stream)
 		leader.Kill()
-		c.kills++
+		c.faulted()
 		c.progress(30) // the others go on without it
 		leader.Restart(t)
 		cluster.WaitStreamCurrent(t, stream)
@@ -78,7 +78,7 @@ func TestQuorumLostAndBack(t *testing.T) {
 	for _, p := range cluster.Nodes() {
 		if p != left {
 			p.Kill()
-			c.kills++
+			c.faulted()
 		}
 	}
 	down := monotonic()

@@ -1,4 +1,4 @@
-package kill
+package chaos
 
 import (
 	"context"
@@ -27,9 +27,9 @@ func TestConsumerDeletedUnderLoad(t *testing.T) {
 	defer cancel()
 	for _, name := range []string{"ready-default", "wake-default", "ready-default"} {
 		c.progress(60)
-		hands[c.kills%2].busy(1)
+		hands[len(c.faults)%2].busy(1)
 		require.NoError(t, c.js.DeleteConsumer(ctx, stream, name))
-		c.kills++
+		c.faulted()
 	}
 	c.progress(60)
 	c.finish()

@@ -1,4 +1,4 @@
-package kill
+package chaos
 
 import (
 	"testing"
@@ -19,9 +19,9 @@ func TestServerKilledUnderLoad(t *testing.T) {
 	c.start(2, 10*time.Millisecond)
 	for range 4 {
 		c.progress(60)
-		hands[c.kills%2].busy(1)
+		hands[len(c.faults)%2].busy(1)
 		server.Kill()
-		c.kills++
+		c.faulted()
 		server.Restart(t)
 	}
 	c.progress(60)
@@ -41,9 +41,9 @@ func TestServerFrozenUnderLoad(t *testing.T) {
 	c.start(2, 10*time.Millisecond)
 	for range 2 {
 		c.progress(60)
-		hands[c.kills%2].busy(1)
+		hands[len(c.faults)%2].busy(1)
 		server.Pause()
-		c.kills++
+		c.faulted()
 		time.Sleep(4 * time.Second) // the fault itself: longer than a lease, and than a producer waits
 		server.Resume()
 	}

@@ -1,6 +1,6 @@
 //go:build !linux
 
-package kill
+package chaos
 
 import "time"
 

@@ -1,4 +1,4 @@
-package kill
+package chaos
 
 import (
 	"context"
@@ -23,7 +23,7 @@ import (
 
 const (
 	roleWorker = "worker"
-	workerEnv  = "JETCREW_KILL_WORKER"
+	workerEnv  = "JETCREW_CHAOS_WORKER"
 	jobType    = "work"
 )
 

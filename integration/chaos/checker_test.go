@@ -1,4 +1,4 @@
-package kill
+package chaos
 
 import (
 	"cmp"
@@ -51,18 +51,18 @@ func (c *crew) check(r rules) {
 	if c.t.Failed() {
 		return
 	}
-	var broken []string
-	fault := func(format string, args ...any) { broken = append(broken, fmt.Sprintf(format, args...)) }
-	c.checkProducers(present, fault)
-	c.checkRecords(present, fault)
-	figures := c.checkLedger(present, r, fault)
-	for _, b := range broken[:min(len(broken), 20)] {
+	v := &verdict{fault: c.t.Name(), acked: int(c.acked.Load()), recovery: c.recovery()}
+	c.checkProducers(present, v)
+	c.checkRecords(present, v)
+	figures := c.checkLedger(present, r, v)
+	for _, b := range v.said[:min(len(v.said), 20)] {
 		c.t.Error(b)
 	}
-	if len(broken) > 0 {
-		c.t.Errorf("%d violations", len(broken))
+	if len(v.said) > 0 {
+		c.t.Errorf("%d violations", len(v.said))
 	}
-	c.t.Logf("%d jobs, %d faults; %s; at rest after %s", len(present), c.kills, figures, rested.Round(time.Millisecond))
+	v.print()
+	c.t.Logf("%d jobs, %d faults; %s; at rest after %s", len(present), len(c.faults), figures, rested.Round(time.Millisecond))
 }
 
 // sweepToRest does housekeeping as a new leader does it, until two rounds on end find nothing to repair.
@@ -212,40 +212,40 @@ func (c *crew) atRest() (map[string]job.Status, error) {
 // checkProducers: what was acknowledged is there, as the end that it had to come to; what is there was asked
 // for; nobody was told that a job existed before who was the first to ask. What had no answer may be there or
 // not.
-func (c *crew) checkProducers(present map[string]job.Status, fault func(string, ...any)) {
+func (c *crew) checkProducers(present map[string]job.Status, v *verdict) {
 	history := c.history()
 	for id, a := range history {
 		status, there := present[id]
 		switch {
 		case !there && a.acked:
-			fault("job %s was acknowledged, and is lost", id)
+			v.lose("job %s was acknowledged, and is lost", id)
 		case there && status != a.ends:
-			fault("job %s ended %s, want %s", id, status, a.ends)
+			v.other("job %s ended %s, want %s", id, status, a.ends)
 		case a.acked && !a.created && a.unknown == 0:
-			fault("job %s existed before anybody asked for it", id)
+			v.other("job %s existed before anybody asked for it", id)
 		}
 	}
 	for id := range present {
 		if history[id] == nil {
-			fault("nobody asked for job %s", id)
+			v.other("nobody asked for job %s", id)
 		}
 	}
 }
 
 // checkRecords: a success stands exactly once in its record, as the last attempt; attempts count from 1 without
 // a gap, and are no more than allowed.
-func (c *crew) checkRecords(present map[string]job.Status, fault func(string, ...any)) {
+func (c *crew) checkRecords(present map[string]job.Status, v *verdict) {
 	for id, status := range present {
 		j, err := c.job(id)
 		if err != nil {
-			fault("job %s: %v", id, err)
+			v.other("job %s: %v", id, err)
 			continue
 		}
 		if j.Status != status {
-			fault("job %s: read as %s, stored as %s", id, j.Status, status)
+			v.other("job %s: read as %s, stored as %s", id, j.Status, status)
 		}
 		if j.Attempts > j.MaxAttempts || j.Attempts < 1 {
-			fault("job %s: %d attempts of %d", id, j.Attempts, j.MaxAttempts)
+			v.other("job %s: %d attempts of %d", id, j.Attempts, j.MaxAttempts)
 		}
 		succeeded := 0
 		for i, a := range j.History {
@@ -253,22 +253,22 @@ func (c *crew) checkRecords(present map[string]job.Status, fault func(string, ..
 				succeeded++
 			}
 			if a.Attempt != i+1 {
-				fault("job %s: attempt %d is the %d. of its history", id, a.Attempt, i+1)
+				v.other("job %s: attempt %d is the %d. of its history", id, a.Attempt, i+1)
 			}
 		}
 		if len(j.History) != j.Attempts {
-			fault("job %s: %d attempts, %d in its history", id, j.Attempts, len(j.History))
+			v.other("job %s: %d attempts, %d in its history", id, j.Attempts, len(j.History))
 		}
 		last := j.History[max(0, len(j.History)-1):]
 		if want := status == job.Succeeded; want != (succeeded == 1) || want && last[0].Status != job.AttemptSucceeded {
-			fault("job %s: %s with %d successes in its history", id, status, succeeded)
+			v.other("job %s: %s with %d successes in its history", id, status, succeeded)
 		}
 	}
 }
 
 // checkLedger: a job's end was settled at most once, by the worker that its record names; no handler started
 // after that; every success in a record was a handler's; nobody started a job more often than allowed.
-func (c *crew) checkLedger(present map[string]job.Status, r rules, fault func(string, ...any)) string {
+func (c *crew) checkLedger(present map[string]job.Status, r rules, v *verdict) string {
 	byJob := make(map[string][]entry)
 	starts, lost, refused, overlaps := 0, 0, 0, 0
 	for _, e := range c.account.all() {
@@ -287,12 +287,12 @@ func (c *crew) checkLedger(present map[string]job.Status, r rules, fault func(st
 	for id, es := range byJob {
 		slices.SortStableFunc(es, func(a, b entry) int { return cmp.Compare(a.At, b.At) })
 		if present[id] == "" {
-			fault("job %s ran, and is not there", id)
+			v.lose("job %s ran, and is not there", id)
 			continue
 		}
 		j, err := c.job(id)
 		if err != nil {
-			fault("job %s: %v", id, err)
+			v.other("job %s: %v", id, err)
 			continue
 		}
 		var end *entry
@@ -307,32 +307,32 @@ func (c *crew) checkLedger(present map[string]job.Status, r rules, fault func(st
 				after := e.At - end.At
 				overlaps++
 				if after > r.overlap && !slices.Contains(r.frozen, e.Worker) {
-					fault("job %s: %s started attempt %d %s after %s had settled attempt %d as %s",
+					v.rerun("job %s: %s started attempt %d %s after %s had settled attempt %d as %s",
 						id, e.Worker, e.Attempt, after, end.Worker, end.Attempt, end.Status)
 				}
 			case e.Event == eventDone && e.Error == "" && e.Worker == j.WorkerID:
 				worked = true
 			case e.Event == eventSettled && job.Status(e.Status).Terminal():
 				if end != nil {
-					fault("job %s: settled twice: by %s (attempt %d) and by %s (attempt %d)",
+					v.double("job %s: settled twice: by %s (attempt %d) and by %s (attempt %d)",
 						id, end.Worker, end.Attempt, e.Worker, e.Attempt)
 				}
 				if e.Worker != j.WorkerID || e.Status != string(j.Status) {
-					fault("job %s: %s settled it as %s, its record says %s by %s", id, e.Worker, e.Status, j.Status, j.WorkerID)
+					v.other("job %s: %s settled it as %s, its record says %s by %s", id, e.Worker, e.Status, j.Status, j.WorkerID)
 				}
 				end = &e
 			}
 		}
 		if j.Status == job.Succeeded && !worked {
-			fault("job %s: its record says that %s succeeded, whose ledger does not", id, j.WorkerID)
+			v.other("job %s: its record says that %s succeeded, whose ledger does not", id, j.WorkerID)
 		}
 		if started > j.MaxAttempts+r.crashes {
-			fault("job %s: started %d times, allowed are %d attempts", id, started, j.MaxAttempts)
+			v.other("job %s: started %d times, allowed are %d attempts", id, started, j.MaxAttempts)
 		}
 	}
 	for id := range present {
 		if byJob[id] == nil {
-			fault("job %s ended without having run", id)
+			v.other("job %s ended without having run", id)
 		}
 	}
 	unknown := 0
