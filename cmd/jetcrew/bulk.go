@@ -86,7 +86,7 @@ func (a *app) operateMany(cmd *cobra.Command, o operation, f *bulkFlags) error {
 	if err := a.mayAsk(f); err != nil {
 		return err
 	}
-	return a.withClient(cmd, waitLimit(0), func(ctx context.Context, c *client.Client) error {
+	return a.withClient(cmd, forever, func(ctx context.Context, c *client.Client) error {
 		if err := f.filter.at(&req.Filter, c.Now()); err != nil {
 			return err
 		}

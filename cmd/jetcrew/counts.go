@@ -36,7 +36,7 @@ With --watch it counts every second until Ctrl-C, a line each.`,
 		RunE: func(cmd *cobra.Command, _ []string) error {
 			limit := requestTimeout
 			if watch {
-				limit = waitLimit(0)
+				limit = forever
 			}
 			return a.withClient(cmd, limit, func(ctx context.Context, c *client.Client) error {
 				if watch {

@@ -115,10 +115,12 @@ func (a *app) enqueueOne(cmd *cobra.Command, f enqueueFlags) error {
 	}
 	limit := requestTimeout
 	if f.wait {
-		limit = waitLimit(f.waitTimeout)
+		limit = forever
 	}
 	return a.withClient(cmd, limit, func(ctx context.Context, c *client.Client) error {
-		e, err := c.EnqueueSpec(ctx, spec)
+		asking, cancel := context.WithTimeout(ctx, requestTimeout)
+		defer cancel()
+		e, err := c.EnqueueSpec(asking, spec)
 		if err != nil {
 			return err
 		}
@@ -126,6 +128,8 @@ func (a *app) enqueueOne(cmd *cobra.Command, f enqueueFlags) error {
 			fmt.Fprintf(a.stderr, "waiting for %s\n", safe(e.Key.String()))
 		}
 		if f.wait {
+			ctx, cancel := context.WithTimeout(ctx, waitLimit(f.waitTimeout))
+			defer cancel()
 			return a.waitFor(ctx, c, e.Key, true, f.json)
 		}
 		return a.printEnqueued(e, f.json)

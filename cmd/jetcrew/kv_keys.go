@@ -45,7 +45,7 @@ func (a *app) listKeys(cmd *cobra.Command, args []string, limit int, asJSON bool
 	if limit < 0 {
 		return usagef("--limit: must not be negative, but is %d", limit)
 	}
-	return a.withSpace(cmd, waitLimit(0), func(ctx context.Context, s *kv.Space) error {
+	return a.withSpace(cmd, forever, func(ctx context.Context, s *kv.Space) error {
 		keys, more, err := collect(list(s, ctx, prefix), limit)
 		if err != nil {
 			return err
@@ -111,7 +111,7 @@ on with what is left.`,
 			if !f.yes && !f.dryRun && !a.asks() {
 				return usagef("this removes everything of a space, and there is no terminal to ask: say --yes, or --dry-run to count it")
 			}
-			return a.withSpace(cmd, waitLimit(0), func(ctx context.Context, s *kv.Space) error { return a.wipe(ctx, s, &f) })
+			return a.withSpace(cmd, forever, func(ctx context.Context, s *kv.Space) error { return a.wipe(ctx, s, &f) })
 		},
 	}
 	f.addRun(cmd)

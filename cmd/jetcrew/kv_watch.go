@@ -38,7 +38,7 @@ happens while the connection is lost is shown when it is back.`,
 				return err
 			}
 			// The log says when the connection is lost, and when it is back.
-			return a.withClientLogging(cmd, waitLimit(0), a.logger, func(ctx context.Context, c *client.Client) error {
+			return a.withClientLogging(cmd, forever, a.logger, func(ctx context.Context, c *client.Client) error {
 				s := c.KV().Space(name)
 				watch := s.Watch
 				if lists {

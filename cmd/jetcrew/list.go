@@ -49,7 +49,7 @@ with ("since" and "until").`,
 			}
 			limit := requestTimeout
 			if f.all {
-				limit = waitLimit(0)
+				limit = forever
 			}
 			return a.withClient(cmd, limit, func(ctx context.Context, c *client.Client) error {
 				if err := f.filter.at(&req.Filter, c.Now()); err != nil {

@@ -53,7 +53,7 @@ for two minutes only), or "default" for what the workers are set to.`,
 			if err != nil {
 				return err
 			}
-			return a.withClient(cmd, waitLimit(0), func(ctx context.Context, c *client.Client) error {
+			return a.withClient(cmd, forever, func(ctx context.Context, c *client.Client) error {
 				return a.configure(ctx, c, name, set, f.json)
 			})
 		},

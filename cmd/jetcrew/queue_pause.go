@@ -156,7 +156,7 @@ elsewhere --yes is needed. Pause the queue first if nothing more of it is to run
 			if err := a.mayAsk(&f); err != nil {
 				return err
 			}
-			return a.withClient(cmd, waitLimit(0), func(ctx context.Context, c *client.Client) error {
+			return a.withClient(cmd, forever, func(ctx context.Context, c *client.Client) error {
 				return a.bulk(ctx, purger{c, name}, o, all, &f)
 			})
 		},

@@ -50,7 +50,7 @@ func (a *app) putFile(cmd *cobra.Command, args []string, f *putFlags) error {
 	case f.prune && !f.yes && !f.dryRun && !a.asks():
 		return usagef("--prune deletes schedules, and there is no terminal to ask: say --yes, or --dry-run to see which")
 	}
-	return a.withSchedules(cmd, waitLimit(0), func(ctx context.Context, c *client.Client, s *scheduler.Store) error {
+	return a.withSchedules(cmd, forever, func(ctx context.Context, c *client.Client, s *scheduler.Store) error {
 		plan, err := a.planFile(ctx, s, file, f.prune, c.Now())
 		if err != nil {
 			return err

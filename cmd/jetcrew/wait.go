@@ -77,7 +77,9 @@ JSON. With --json it prints the whole record.
 			if timeout < 0 {
 				return usagef("--timeout: must not be negative")
 			}
-			return a.withClient(cmd, waitLimit(timeout), func(ctx context.Context, c *client.Client) error {
+			return a.withClient(cmd, forever, func(ctx context.Context, c *client.Client) error {
+				ctx, cancel := context.WithTimeout(ctx, waitLimit(timeout))
+				defer cancel()
 				j, err := c.Get(ctx, key)
 				switch {
 				case err == nil:
@@ -98,10 +100,13 @@ JSON. With --json it prints the whole record.
 	return cmd
 }
 
-// waitLimit is how long a command that waits may take in all.
+// forever is longer than anybody waits.
+const forever time.Duration = 1 << 62
+
+// waitLimit is how long to wait for a job's end once there is a connection and, where one is put in, a job.
 func waitLimit(timeout time.Duration) time.Duration {
 	if timeout == 0 {
-		return 1 << 62 // nobody waits for longer
+		return forever
 	}
 	return timeout
 }

@@ -44,7 +44,7 @@ and at the end, the job's record is read.`,
 				}
 			}
 			// The log says when the connection is lost, and when it is back.
-			return a.withClientLogging(cmd, waitLimit(0), a.logger, func(ctx context.Context, c *client.Client) error {
+			return a.withClientLogging(cmd, forever, a.logger, func(ctx context.Context, c *client.Client) error {
 				w := &watching{app: a, client: c, req: req, json: asJSON}
 				if req.ID != "" {
 					return a.unlessStopped(w.job(ctx))
