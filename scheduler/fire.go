@@ -9,6 +9,7 @@ import (
 
 	"github.com/rs/zerolog"
 
+	"github.com/jetcrew/jetcrew/pkg/failpoint"
 	"github.com/jetcrew/jetcrew/pkg/job"
 )
 
@@ -262,6 +263,10 @@ func refused(err error) bool {
 
 // move writes down what was done, unless somebody else has done so, or has changed what is promised.
 func (f *Firer) move(ctx context.Context, fi *firing) {
+	if err := failpoint.At(failpoint.AfterFire); err != nil {
+		fi.result.Err, fi.again = err, true
+		return
+	}
 	first := true
 	moved, err := again(ctx, func(ctx context.Context) (*record, error) {
 		now := fi.rec

@@ -8,6 +8,8 @@ import (
 	"time"
 
 	"github.com/nats-io/nats.go/jetstream"
+
+	"github.com/jetcrew/jetcrew/pkg/failpoint"
 )
 
 // term is the time during which a process leads.
@@ -97,10 +99,13 @@ func (t *term) renew(ctx context.Context) bool {
 	if left <= 0 {
 		return false // paused for too long: somebody else may lead
 	}
+	if failpoint.At(failpoint.AfterTerm) != nil {
+		return true // as if the server had not answered: the next time decides
+	}
 	ctx, cancel := context.WithTimeout(ctx, min(left, t.e.ttl/4))
 	defer cancel()
 	sent := time.Now()
-	rev, err := t.e.kv.Update(ctx, leaderKey, t.body, t.rev)
+	rev, err := t.write(ctx)
 	if err == nil {
 		t.rev, t.renewed = rev, sent
 		return true
@@ -116,6 +121,14 @@ func (t *term) renew(ctx context.Context) bool {
 		}
 	}
 	return time.Since(t.renewed) < t.e.ttl
+}
+
+// write renews the entry, which has to be the one that this term wrote last.
+func (t *term) write(ctx context.Context) (uint64, error) {
+	if failpoint.Broken(failpoint.RenewsWhatItFinds) {
+		return t.e.kv.Put(ctx, leaderKey, t.body)
+	}
+	return t.e.kv.Update(ctx, leaderKey, t.body, t.rev)
 }
 
 // resign frees the lead, if it is still this term's.

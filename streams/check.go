@@ -6,6 +6,7 @@ import (
 	"slices"
 	"time"
 
+	"github.com/jetcrew/jetcrew/pkg/failpoint"
 	"github.com/jetcrew/jetcrew/pkg/job"
 )
 
@@ -47,6 +48,12 @@ func (c *consumer) checkBatch(batch []*claim) {
 		case cl.unreadable():
 			// Its subject is no job's, so no documents belong to it.
 			c.wg.Go(func() { c.setAside(cl, nil) })
+			continue
+		case failpoint.Broken(failpoint.NoCheckBeforeStart) && cl.rec.bad == nil:
+			cl.mu.Lock()
+			cl.checkedAt, cl.epoch, cl.hint = time.Now(), c.epoch.Load(), false
+			cl.mu.Unlock()
+			c.offer(cl)
 			continue
 		}
 		tails = append(tails, cl.rec.tail)
@@ -144,6 +151,10 @@ func (c *consumer) act(cl *claim, recs []record) {
 		}
 	}
 	v := decide(delivery{seq: cl.seq, count: cl.count, bad: cl.rec.bad != nil}, recs, f)
+	if v.action == actStart && cl.stale() {
+		// The look took so long that it is too old to start upon, and the next one would be no quicker.
+		v.action, v.late = actClaim, true
+	}
 	switch v.action {
 	case actSetAside:
 		c.wg.Go(func() { c.setAside(cl, recs) })
@@ -209,7 +220,11 @@ func (c *consumer) leave(cl *claim, stands time.Duration) {
 	})
 }
 
-// claimFirst writes a claim before its handler starts, since somebody had the job before.
+// lateLooks is how often a job whose claim does not fit the server's limit is looked at again, where the look took too
+// long to start upon.
+const lateLooks = 50
+
+// claimFirst writes a claim before its handler starts, since somebody had the job before, or the look took too long.
 func (c *consumer) claimFirst(cl *claim, recs []record, v verdict) {
 	if cl.lock(c.ctx) != nil {
 		return
@@ -238,7 +253,15 @@ func (c *consumer) claimFirst(cl *claim, recs []record, v verdict) {
 	cl.mu.Unlock()
 	sent := time.Now()
 	seq, err := c.s.put(c.ctx, write{tail: cl.rec.tail, state: stateRunning, doc: &d, guard: guard})
+	if err == nil {
+		err = noAnswer(failpoint.AfterClaimWrite)
+	}
 	if errors.Is(err, job.ErrTooLarge) {
+		if v.late && cl.late < lateLooks { // it can be run without one, once a look is quick enough
+			cl.late++
+			c.later([]*claim{cl})
+			return
+		}
 		c.endTooLarge(cl, recs, err)
 		return
 	}

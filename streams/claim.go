@@ -9,6 +9,7 @@ import (
 
 	"github.com/nats-io/nats.go"
 
+	"github.com/jetcrew/jetcrew/pkg/failpoint"
 	"github.com/jetcrew/jetcrew/pkg/job"
 )
 
@@ -28,6 +29,7 @@ type claim struct {
 	reply     string     // where the newest delivery is acknowledged
 	beaten    time.Time  // when the store last heard that it is held, by this process's monotonic clock
 	checkedAt time.Time
+	late      int // looks that took too long to start upon, of a job whose claim does not fit
 	epoch     int64
 	hint      bool      // somebody says that the job changed
 	counted   bool      // in the consumer's unclaimed and inHand
@@ -94,11 +96,11 @@ func (cl *claim) redelivered(reply string) {
 	cl.reply = reply
 }
 
-// lapsed reports whether the store has not heard for a lease that the job is held.
+// lapsed reports whether the store has not heard for so long that the job is held that another worker may have it soon.
 func (cl *claim) lapsed() bool {
 	cl.mu.Lock()
 	defer cl.mu.Unlock()
-	return time.Since(cl.beaten) > cl.c.lease()
+	return time.Since(cl.beaten) >= cl.c.patience()
 }
 
 // stale reports whether what was checked has to be checked again before it starts.
@@ -244,6 +246,9 @@ func (cl *claim) ack() {
 	cl.mu.Lock()
 	reply := cl.reply
 	cl.mu.Unlock()
+	if failpoint.At(failpoint.BeforeAck) != nil {
+		return // as if the server had not got it
+	}
 	// A lost ack costs a redelivery, which finds that there is nothing left to do.
 	_ = cl.c.s.nc.Publish(reply, nil)
 }
@@ -253,13 +258,16 @@ func (cl *claim) ack() {
 func (cl *claim) ackSync(ctx context.Context) error {
 	ctx, cancel := context.WithTimeout(ctx, requestTimeout)
 	defer cancel()
+	if err := noAnswer(failpoint.BeforeAck); err != nil {
+		return err
+	}
 	cl.mu.Lock()
 	reply := cl.reply
 	cl.mu.Unlock()
 	if _, err := cl.c.s.nc.RequestWithContext(ctx, reply, nil); err != nil {
 		return fmt.Errorf("ack: %w", err)
 	}
-	return nil
+	return noAnswer(failpoint.AfterAck)
 }
 
 // inProgress has the server wait a lease from now before it hands the job out again. After a claim was written,
@@ -312,6 +320,9 @@ func (cl *claim) writeClaim() {
 		return w, true
 	})
 	if err == nil {
+		err = noAnswer(failpoint.MidHandler)
+	}
+	if err == nil {
 		cl.adopt(w.doc, seq)
 		cl.inProgress()
 		return
@@ -330,31 +341,6 @@ func (cl *claim) adopt(d *document, seq uint64) {
 	cl.mu.Lock()
 	defer cl.mu.Unlock()
 	cl.base, cl.guard, cl.run, cl.claimed, cl.wrote = *d, seq, seq, true, d.Claim
-}
-
-func (cl *claim) isStillReady(recs []record) bool {
-	cl.mu.Lock()
-	defer cl.mu.Unlock()
-	return cl.stillReady(recs)
-}
-
-// stillReady reports whether the job is as it was delivered: the very document that is held is the newest.
-func (cl *claim) stillReady(recs []record) bool {
-	n := newest(recs)
-	return n != nil && n.seq == cl.seq && n.Writer == cl.rec.Writer
-}
-
-// mine reports whether the newest document is a claim that this very run wrote, flagged or not. (The same
-// worker, attempt and sequence would not be enough: a handler that outlived its lease and its successor in the
-// same process have those in common.)
-func (cl *claim) mine(n *record) bool {
-	return n != nil && n.state == stateRunning && cl.wrote != "" && n.Claim == cl.wrote
-}
-
-// cancelledYoung reports whether an operator cancelled the job when this claim's handler ran already, but nobody could
-// read so yet. The claim is held on, to write down what becomes of the attempt. Called with mu held.
-func (cl *claim) cancelledYoung(n *record) bool {
-	return n != nil && n.state == stateCancelled && n.Claims == cl.seq && !cl.claimed && !cl.begun.IsZero()
 }
 
 // lost is called when the job's documents say that somebody else holds it, or has ended it.

@@ -10,6 +10,7 @@ import (
 	"github.com/nats-io/nats.go"
 	"github.com/rs/zerolog"
 
+	"github.com/jetcrew/jetcrew/pkg/failpoint"
 	"github.com/jetcrew/jetcrew/pkg/job"
 )
 
@@ -189,6 +190,9 @@ func (c *consumer) watchConnection(status <-chan nats.Status) {
 // one more for each slot.
 func (c *consumer) wantJobs(outstanding int) int {
 	have := outstanding + int(c.inHand.Load())
+	if failpoint.Broken(failpoint.PrefetchWithoutBeats) {
+		return 500 - have
+	}
 	target := int(c.waiting.Load())
 	if run := c.runTime.Load(); run > 0 && c.queue.Load().limit == 0 && time.Since(c.made)-time.Duration(c.lastRun.Load()) < claimDelay {
 		target += int(min(int64(c.cfg.Slots), int64(c.cfg.Slots)*int64(lookAhead)/run))

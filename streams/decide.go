@@ -40,6 +40,7 @@ type verdict struct {
 	attempts int   // used before the attempt that is about to start (actStart, actClaim)
 	lost     bool  // an attempt is to be written to history as lost (actClaim, actEnd)
 	end      state // what it ends as (actEnd)
+	late     bool  // it would start as it is, had the look not taken so long (actClaim)
 }
 
 // decide is the rule for every delivery of a ready message: it compares the delivery with the job's

@@ -8,6 +8,7 @@ import (
 	"sync"
 	"time"
 
+	"github.com/jetcrew/jetcrew/pkg/failpoint"
 	"github.com/jetcrew/jetcrew/pkg/job"
 )
 
@@ -121,6 +122,9 @@ func (s *Store) storeOnce(ctx context.Context, e *enqueue) error {
 		return err
 	}
 	s.replaced(ctx, e)
+	if err := noAnswer(failpoint.AfterEnqueue); err != nil {
+		return err
+	}
 	return s.at(AfterEnqueue)
 }
 
@@ -254,6 +258,9 @@ func (s *Store) enqueueWindow(ctx context.Context, jobs []*enqueue, tell func(in
 		}
 		if errs[i] == nil {
 			_, errs[i] = s.land(ctx, flights[i])
+		}
+		if errs[i] == nil {
+			errs[i] = noAnswer(failpoint.AfterEnqueue)
 		}
 		tell(i, errs[i])
 	}

@@ -8,6 +8,7 @@ import (
 	"github.com/nats-io/nats.go/jetstream"
 	"github.com/synadia-io/orbit.go/jetstreamext"
 
+	"github.com/jetcrew/jetcrew/pkg/failpoint"
 	"github.com/jetcrew/jetcrew/pkg/job"
 )
 
@@ -114,6 +115,9 @@ func (s *Store) storeBatch(ctx context.Context, jobs []*enqueue) error {
 		if e.state == stateDue && !s.Now().Before(e.due) {
 			s.rearm(ctx, e.tail, e.doc.Writer, e.due)
 		}
+	}
+	if err := noAnswer(failpoint.AfterEnqueue); err != nil {
+		return err
 	}
 	return s.at(AfterEnqueue)
 }

@@ -8,6 +8,7 @@ import (
 	"github.com/nats-io/nats.go"
 	"github.com/rs/zerolog"
 
+	"github.com/jetcrew/jetcrew/pkg/failpoint"
 	"github.com/jetcrew/jetcrew/pkg/job"
 )
 
@@ -130,14 +131,21 @@ func (c *consumer) logBeat(err error, failures int) int {
 	return 0
 }
 
+// patience is for how long a job is held that could not be renewed. It ends a twelfth before the lease, which is how
+// often it is looked at: when the lease is over, the job is another worker's to begin, and has to have stopped here.
+func (c *consumer) patience() time.Duration {
+	lease := c.lease()
+	return lease - lease/12
+}
+
 // letGo drops what has not been renewed for a lease, and answers how much that is. What is being settled goes on: its
 // write is guarded. That jobs are let go is told once until a beat succeeds.
 func (c *consumer) letGo(before int) int {
 	var gone []*claim
-	lease := c.lease()
+	patience := c.patience()
 	for _, cl := range c.holding() {
 		cl.mu.Lock()
-		if !cl.settling && !cl.unwanted && time.Since(cl.beaten) > lease {
+		if !cl.settling && !cl.unwanted && time.Since(cl.beaten) >= patience {
 			gone = append(gone, cl)
 		}
 		cl.mu.Unlock()
@@ -184,6 +192,9 @@ func (c *consumer) renew(ctx context.Context, claims []*claim) error {
 	for _, cl := range claims {
 		cl.mu.Lock()
 		over := cl.over
+		if failpoint.Broken(failpoint.PrefetchWithoutBeats) && cl.begun.IsZero() {
+			over = job.ErrLeaseLost
+		}
 		cl.mu.Unlock()
 		if over == nil {
 			held = append(held, cl)

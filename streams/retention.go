@@ -3,6 +3,7 @@ package streams
 import (
 	"time"
 
+	"github.com/jetcrew/jetcrew/pkg/failpoint"
 	"github.com/jetcrew/jetcrew/pkg/job"
 )
 
@@ -25,6 +26,9 @@ func (s *Store) keep(j *job.Job, end state) time.Duration {
 func (s *Store) ttl(j *job.Job, end state) (ttl time.Duration, brief bool) {
 	if d := s.keep(j, end); d > 0 {
 		return d, false
+	}
+	if failpoint.Broken(failpoint.EndsWithoutFloor) {
+		return time.Second, true
 	}
 	return MinRetention, true
 }

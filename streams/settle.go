@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"time"
 
+	"github.com/jetcrew/jetcrew/pkg/failpoint"
 	"github.com/jetcrew/jetcrew/pkg/job"
 )
 
@@ -21,6 +22,9 @@ func (cl *claim) Settle(ctx context.Context, o job.Outcome) (*job.Job, error) {
 		return nil, &job.FieldError{Field: "result", Reason: "is not valid JSON"}
 	}
 	key := cl.rec.job().Key()
+	if err := noAnswer(failpoint.BeforeSettle); err != nil {
+		return nil, err
+	}
 	if err := cl.c.s.at(BeforeSettle); err != nil {
 		return nil, err
 	}
@@ -32,6 +36,9 @@ func (cl *claim) Settle(ctx context.Context, o job.Outcome) (*job.Job, error) {
 		return nil, fmt.Errorf("settle %s: %w", key, err)
 	}
 	defer cl.unlock()
+	if failpoint.Broken(failpoint.AckBeforeSettle) {
+		_ = cl.ackSync(ctx)
+	}
 	if cl.leavesNothing(o) {
 		if rec, err := cl.settleByAck(ctx, o); rec != nil || err != nil {
 			return rec, err
@@ -42,6 +49,9 @@ func (cl *claim) Settle(ctx context.Context, o job.Outcome) (*job.Job, error) {
 		// As it is, it could be neither tried again nor left alone.
 		o = job.Outcome{Status: job.Dead, Error: "cannot be tried again: " + err.Error() + ": " + o.Error, RunID: o.RunID}
 		seq, w, recs, err = cl.writeOutcome(ctx, o)
+	}
+	if err == nil {
+		err = noAnswer(failpoint.AfterSettle)
 	}
 	if err != nil {
 		// An earlier call may have written it without hearing so.
@@ -172,7 +182,12 @@ func (cl *claim) finishSettle(ctx context.Context, w write, seq uint64, recs []r
 	if recs != nil {
 		old = older(recs, w.doc.Rev, cl.seq)
 	}
-	if err := s.remove(ctx, old...); err != nil {
+	err := s.remove(ctx, old...)
+	if failpoint.Broken(failpoint.ClaimsBySubject) && len(old) > 0 {
+		filter := `{"filter":"` + s.names.job(stateRunning, cl.rec.tail) + `"}`
+		_, err = s.nc.RequestWithContext(ctx, apiPrefix+"STREAM.PURGE."+s.names.stream(), []byte(filter))
+	}
+	if err != nil {
 		cl.c.log.Debug().Err(err).Stringer("job", cl.rec.job().Key()).Msg("clean-up goes on at the next delivery")
 		return nil
 	}
@@ -181,10 +196,11 @@ func (cl *claim) finishSettle(ctx context.Context, w write, seq uint64, recs []r
 	}
 	if !w.brief {
 		cl.ack()
+		_ = failpoint.At(failpoint.AfterAck) // an ack has no answer that could be lost
 		return s.at(AfterAck)
 	}
 	// The end may go only when the ready message is known to be gone.
-	err := cl.ackSync(ctx)
+	err = cl.ackSync(ctx)
 	if err == nil {
 		err = s.remove(ctx, seq)
 	}

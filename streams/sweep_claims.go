@@ -6,6 +6,7 @@ import (
 	"errors"
 	"time"
 
+	"github.com/jetcrew/jetcrew/pkg/failpoint"
 	"github.com/jetcrew/jetcrew/pkg/job"
 )
 
@@ -82,6 +83,9 @@ func (s *Store) sweepClaim(ctx context.Context, tail string, recs []record, rep 
 func (s *Store) revive(ctx context.Context, tail string, recs []record, rep *SweepReport) error {
 	n := newest(recs)
 	if err := s.learnQueue(ctx, n.Job.Queue); err != nil { // it may say how long an end is kept
+		return err
+	}
+	if err := failpoint.At(failpoint.AfterSweepList); err != nil {
 		return err
 	}
 	writer, at := newWriter(), s.Now()

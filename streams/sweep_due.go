@@ -6,6 +6,8 @@ import (
 	"context"
 	"strings"
 	"time"
+
+	"github.com/jetcrew/jetcrew/pkg/failpoint"
 )
 
 const (
@@ -156,6 +158,9 @@ func (s *Store) moveLate(ctx context.Context, tail string, recs []record, late t
 	purge := ""
 	if n.Writer != "" { // a plain producer sets no alarm
 		purge = s.names.alarm(tail, n.Writer)
+	}
+	if err := failpoint.At(failpoint.AfterSweepList); err != nil {
+		return err
 	}
 	if err := s.moveDue(ctx, tail, recs, purge); err != nil {
 		return err

@@ -3,6 +3,8 @@ package streams
 import (
 	"context"
 	"time"
+
+	"github.com/jetcrew/jetcrew/pkg/failpoint"
 )
 
 // maxOlderLooks bounds how many jobs wait to be looked at again. The walk through everything finds the others.
@@ -74,6 +76,9 @@ func (s *Store) deleteOld(ctx context.Context, r *record, from time.Time, rep *S
 	if s.Now().Before(from) {
 		s.sweep.older.add(r.tail, from)
 		return nil
+	}
+	if err := failpoint.At(failpoint.AfterSweepList); err != nil {
+		return err
 	}
 	if err := s.remove(ctx, r.seq); err != nil {
 		return err

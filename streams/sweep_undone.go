@@ -10,6 +10,7 @@ import (
 
 	"github.com/nats-io/nats.go/jetstream"
 
+	"github.com/jetcrew/jetcrew/pkg/failpoint"
 	"github.com/jetcrew/jetcrew/pkg/job"
 )
 
@@ -77,6 +78,9 @@ func (s *Store) dispatchAnew(ctx context.Context, m *message, rep *SweepReport) 
 	case n == nil || !holds(recs, m.seq): // a replica that is behind had it
 		return false, nil
 	case n.seq == m.seq:
+		if err := failpoint.At(failpoint.AfterSweepList); err != nil {
+			return false, err
+		}
 		d := n.next(newWriter())
 		d.ClaimFirst = true // whoever had it may have begun
 		_, err := s.put(ctx, write{tail: r.tail, state: stateReady, doc: &d, guard: last(recs)})

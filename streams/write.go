@@ -13,6 +13,7 @@ import (
 	"github.com/nats-io/nats.go"
 	"github.com/nats-io/nats.go/jetstream"
 
+	"github.com/jetcrew/jetcrew/pkg/failpoint"
 	"github.com/jetcrew/jetcrew/pkg/job"
 )
 
@@ -84,11 +85,16 @@ func (s *Store) encode(w write) (*nats.Msg, error) {
 		w.doc.Job.Status = ""
 	}
 	body, err := job.Encode(w.doc)
-	if err != nil {
-		return nil, fmt.Errorf("encoding job: %w", err)
+	if err != nil { // all that it is made of can be written: it is nested too deeply
+		return nil, fmt.Errorf("%w: encoding it: %w", job.ErrTooLarge, err)
 	}
 	h := make(nats.Header, 4)
-	s.guard(h, w.tail, w.guard)
+	if !failpoint.Broken(failpoint.SettleUnguarded) || !w.state.terminal() {
+		s.guard(h, w.tail, w.guard)
+	}
+	if failpoint.Broken(failpoint.GuardSpeltTwoWays) && w.state == stateCancelled {
+		h[jetstream.ExpectedLastSubjSeqSubjHeader] = []string{s.names.anyQueue(w.doc.Job.Space, w.doc.Job.ID)}
+	}
 	setTrace(h, w.doc.Job.Trace)
 	if w.ttl > 0 {
 		h[jetstream.MsgTTLHeader] = []string{seconds(w.ttl)}
@@ -217,7 +223,13 @@ func (s *Store) launch(w write) (*flight, error) {
 	}
 	f := &flight{w: w}
 	if w.state == stateDue {
-		if f.alarm, err = s.sendAsync(s.alarm(w.tail, w.doc.Writer, w.doc.Job.RunAt)); err != nil {
+		alarm := s.alarm(w.tail, w.doc.Writer, w.doc.Job.RunAt)
+		if failpoint.Broken(failpoint.ScheduleCarriesJob) {
+			ready := w.doc.next(newWriter())
+			alarm.Data, _ = job.Encode(&ready)
+			alarm.Header["Nats-Schedule-Target"] = []string{s.names.job(stateReady, w.tail)}
+		}
+		if f.alarm, err = s.sendAsync(alarm); err != nil {
 			return nil, err
 		}
 		if err := s.at(AfterAlarm); err != nil {

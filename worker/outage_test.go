@@ -304,7 +304,7 @@ func TestContractB4_AnOutageTurnsNoJobDead(t *testing.T) {
 
 func TestContractB4_OverCapacityForAWhileCostsNothing(t *testing.T) {
 	t.Parallel()
-	p := newPlant(t, time.Second, 4)
+	p := newPlant(t, 30*time.Second, 4) // no lease lapses, however slow the machine
 	var wrong atomic.Int32
 	p.handle("guarded", func(_ context.Context, j *job.Job, _ <-chan struct{}) error {
 		if j.Attempts != 1 || len(j.History) != 0 {

@@ -4,6 +4,7 @@ import (
 	"context"
 	"fmt"
 
+	"github.com/jetcrew/jetcrew/pkg/failpoint"
 	"github.com/jetcrew/jetcrew/pkg/job"
 )
 
@@ -48,6 +49,10 @@ func (q *queueRun) slot() {
 
 // take sees a claim through. It answers false if the worker has ended.
 func (q *queueRun) take(claim job.Claim) bool {
+	if failpoint.At(failpoint.AfterClaim) != nil {
+		claim.Abandon() // as if it had been lost
+		return true
+	}
 	j := claim.Job()
 	a := q.hold(claim, j)
 	reg := q.handlers[j.Type]

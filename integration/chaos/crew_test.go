@@ -44,7 +44,7 @@ func newCrew(t testing.TB, url string, cfg workerConfig) *crew {
 	if cfg.Slots == 0 {
 		cfg.Slots = 8
 	}
-	nc, err := connect(url)
+	nc, err := connect(url, cfg.options()...)
 	require.NoError(t, err)
 	t.Cleanup(nc.Close)
 	ctx, cancel := context.WithTimeout(context.Background(), patience)
@@ -67,14 +67,14 @@ type hand struct {
 	said []string
 }
 
-// work starts a worker process, and returns when it takes jobs.
-func (c *crew) work(id string) *hand {
+// work starts a worker process, with further variables in its environment, and returns when it takes jobs.
+func (c *crew) work(id string, env ...string) *hand {
 	c.t.Helper()
 	cfg := c.cfg
 	cfg.ID, cfg.Ledger = id, filepath.Join(c.dir, id+".jsonl")
 	text, err := json.Marshal(cfg)
 	require.NoError(c.t, err)
-	h := &hand{Proc: natstest.StartRole(c.t, roleWorker, workerEnv+"="+string(text)), id: id, crew: c}
+	h := &hand{Proc: natstest.StartRole(c.t, roleWorker, append(env, workerEnv+"="+string(text))...), id: id, crew: c}
 	c.account.add(cfg.Ledger)
 	c.until(func() error {
 		if c.account.count(is(eventUp, id, "")) == 0 {

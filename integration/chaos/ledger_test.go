@@ -27,6 +27,7 @@ type entry struct {
 	At      time.Duration `json:"at"` // by the clock that all processes share
 	Event   event         `json:"event"`
 	Worker  string        `json:"worker"`
+	PID     int           `json:"pid"`
 	Job     string        `json:"job,omitempty"`
 	Attempt int           `json:"attempt,omitempty"`
 	Status  string        `json:"status,omitempty"` // the outcome, or as what the job was settled
@@ -46,7 +47,7 @@ func openLedger(path, worker string) (*ledger, error) {
 }
 
 func (l *ledger) write(e entry) {
-	e.At, e.Worker = monotonic(), l.worker
+	e.At, e.Worker, e.PID = monotonic(), l.worker, os.Getpid()
 	line, err := json.Marshal(e)
 	if err == nil {
 		_, err = l.file.Write(append(line, '\n'))

@@ -19,15 +19,37 @@ type verdict struct {
 	reran    int           // started again after their end, later than the fault excuses
 	recovery time.Duration // the longest from a fault until work went on
 	said     []string
+	figures  string
+	excuse   string // see rules
+	excused  []string
+	gone     map[string]bool // the jobs that are lost
 }
 
 func (v *verdict) other(format string, args ...any) {
 	v.said = append(v.said, fmt.Sprintf(format, args...))
 }
 
-func (v *verdict) lose(format string, args ...any)   { v.lost++; v.other(format, args...) }
-func (v *verdict) double(format string, args ...any) { v.doubled++; v.other(format, args...) }
-func (v *verdict) rerun(format string, args ...any)  { v.reran++; v.other(format, args...) }
+// lose counts a job once, however often it is missed.
+func (v *verdict) lose(id, format string, args ...any) {
+	if v.gone == nil {
+		v.gone = make(map[string]bool)
+	}
+	v.gone[id] = true
+	v.lost = len(v.gone)
+	v.grave(format, args...)
+}
+
+func (v *verdict) double(format string, args ...any) { v.doubled++; v.grave(format, args...) }
+func (v *verdict) rerun(format string, args ...any)  { v.reran++; v.grave(format, args...) }
+
+// grave is what only an excuse makes bearable.
+func (v *verdict) grave(format string, args ...any) {
+	if v.excuse != "" {
+		v.excused = append(v.excused, fmt.Sprintf(format, args...))
+		return
+	}
+	v.other(format, args...)
+}
 
 // full says whether every fault is wanted, with a line for each, and not only those that are quick.
 var full = os.Getenv("JETCREW_CHAOS") != ""
@@ -41,8 +63,12 @@ func (v *verdict) print() {
 	}
 	reporting.Lock()
 	defer reporting.Unlock()
-	fmt.Printf("fault: %-62s acknowledged %6d  lost %d  doubled %d  re-run %d  recovered in %7.2f s\n",
-		words(v.fault), v.acked, v.lost, v.doubled, v.reran, v.recovery.Seconds())
+	excuse := ""
+	if v.excuse != "" {
+		excuse = "  excused: " + v.excuse
+	}
+	fmt.Printf("fault: %-62s acknowledged %6d  lost %d  doubled %d  re-run %d  recovered in %7.2f s%s\n",
+		words(v.fault), v.acked, v.lost, v.doubled, v.reran, v.recovery.Seconds(), excuse)
 }
 
 // words is the name of a test as it would be said.

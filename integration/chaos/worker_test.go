@@ -27,7 +27,12 @@ const (
 	jobType    = "work"
 )
 
-func TestMain(m *testing.M) { natstest.Main(m, natstest.Role(roleWorker, runWorker)) }
+// roles are further ones, of files with a build tag.
+var roles []natstest.Option
+
+func TestMain(m *testing.M) {
+	natstest.Main(m, append(roles, natstest.Role(roleWorker, runWorker), natstest.Role(roleCrowd, runCrowd))...)
+}
 
 // workerConfig is what a worker process is told.
 type workerConfig struct {
@@ -38,13 +43,18 @@ type workerConfig struct {
 	Slots    int
 	Lease    time.Duration
 	Replicas int
+	Ping     time.Duration // how often the server has to give a sign of life; 0: as the client library has it
+
+	Credentials string // a file; empty: none are needed
 }
 
 // input says what a job's handler is to do, in this order.
 type input struct {
 	Fails int    `json:"fails,omitempty"` // fail in the first so many attempts
 	Sleep int    `json:"sleep,omitempty"` // take so many milliseconds
+	Tires int    `json:"tires,omitempty"` // fail then, in the first so many attempts
 	Until string `json:"until,omitempty"` // go on until this file is there
+	Dies  string `json:"dies,omitempty"`  // end the process: see die
 	// Freeze stops the whole process (SIGSTOP), once, when the handler has returned from a first attempt and
 	// before its outcome is settled.
 	Freeze bool `json:"freeze,omitempty"`
@@ -63,7 +73,7 @@ func runWorker() int {
 	if err != nil {
 		return complain(err)
 	}
-	nc, err := connect(cfg.URL)
+	nc, err := connect(cfg.URL, cfg.options()...)
 	if err != nil {
 		return complain(err)
 	}
@@ -82,16 +92,7 @@ func runWorker() int {
 	if err != nil {
 		return complain(err)
 	}
-	worker.Handle(w, jobType, func(ctx context.Context, j *job.Job, in input) (any, error) {
-		book.write(entry{Event: eventStart, Job: j.ID, Attempt: j.Attempts})
-		err := in.work(ctx, j.Attempts)
-		e := entry{Event: eventDone, Job: j.ID, Attempt: j.Attempts}
-		if err != nil {
-			e.Error = err.Error()
-		}
-		book.write(e)
-		return map[string]any{"worker": cfg.ID, "attempt": j.Attempts}, err
-	})
+	handle(w, book)
 	ctx, stop := context.WithCancel(context.Background())
 	var beside sync.WaitGroup
 	defer beside.Wait()
@@ -109,6 +110,30 @@ func runWorker() int {
 	return 0
 }
 
+func (c *workerConfig) options() (out []nats.Option) {
+	if c.Ping != 0 {
+		out = append(out, nats.PingInterval(c.Ping))
+	}
+	if c.Credentials != "" {
+		out = append(out, nats.UserCredentials(c.Credentials))
+	}
+	return out
+}
+
+// handle has a worker do what a job's input says, and write it down.
+func handle(w *worker.Worker, book *ledger) {
+	worker.Handle(w, jobType, func(ctx context.Context, j *job.Job, in input) (any, error) {
+		book.write(entry{Event: eventStart, Job: j.ID, Attempt: j.Attempts})
+		err := in.work(ctx, j.Attempts)
+		e := entry{Event: eventDone, Job: j.ID, Attempt: j.Attempts}
+		if err != nil {
+			e.Error = err.Error()
+		}
+		book.write(e)
+		return map[string]any{"worker": book.worker, "attempt": j.Attempts}, err
+	})
+}
+
 func complain(err error) int {
 	fmt.Fprintln(os.Stderr, err)
 	return 1
@@ -116,15 +141,15 @@ func complain(err error) int {
 
 // connect is how workers and producers connect. They stay with the servers that they were given, so that a test
 // decides who sees a server die.
-func connect(url string) (*nats.Conn, error) {
-	return nats.Connect(url,
-		nats.Timeout(5*time.Second),
+func connect(url string, more ...nats.Option) (*nats.Conn, error) {
+	return nats.Connect(url, append([]nats.Option{
+		nats.Timeout(5 * time.Second),
 		nats.MaxReconnects(-1),
-		nats.ReconnectWait(50*time.Millisecond),
+		nats.ReconnectWait(50 * time.Millisecond),
 		nats.ReconnectJitter(20*time.Millisecond, 20*time.Millisecond),
 		nats.IgnoreDiscoveredServers(),
 		nats.ErrorHandler(func(*nats.Conn, *nats.Subscription, error) {}), // the default one prints
-	)
+	}, more...)...)
 }
 
 func sweep(ctx context.Context, store *streams.Store, log zerolog.Logger) {
@@ -148,12 +173,18 @@ func (in input) work(ctx context.Context, attempt int) error {
 	}
 	tick := time.NewTicker(20 * time.Millisecond)
 	defer tick.Stop()
-	for end := time.Now().Add(time.Duration(in.Sleep) * time.Millisecond); time.Now().Before(end) || in.waits(); {
+	for end := time.Now().Add(time.Duration(in.Sleep) * time.Millisecond); time.Now().Before(end) || attempt > in.Tires && in.waits(); {
 		select {
 		case <-tick.C:
 		case <-ctx.Done():
 			return context.Cause(ctx)
 		}
+	}
+	if in.Dies != "" {
+		in.die()
+	}
+	if attempt <= in.Tires {
+		return fmt.Errorf("attempt %d fails at its end, as it was told to", attempt)
 	}
 	return nil
 }

@@ -7,6 +7,7 @@ import (
 	"os"
 	"os/exec"
 	"path/filepath"
+	"slices"
 	"syscall"
 	"testing"
 	"time"
@@ -23,15 +24,17 @@ type child struct {
 }
 
 // launch starts the test binary in a role; out gets both output streams unless
-// lines is given, which then gets standard output.
-func launch(role string, env []string, out *os.File, lines io.Writer) (*child, error) {
+// lines is given, which then gets standard output. Within is the command that
+// runs it, if it is not run directly.
+func launch(within []string, role string, env []string, out *os.File, lines io.Writer) (*child, error) {
 	exe, err := os.Executable()
 	if err != nil {
 		return nil, err
 	}
 	// Without natstest.Main in its TestMain, the binary would run its tests:
 	// it is told to run none.
-	cmd := exec.Command(exe, "-test.run=^$")
+	args := append(slices.Clone(within), exe, "-test.run=^$")
+	cmd := exec.Command(args[0], args[1:]...)
 	cmd.Env = append(append(os.Environ(), env...), roleEnv+"="+role)
 	cmd.Stdout, cmd.Stderr = out, out
 	if lines != nil {
@@ -68,6 +71,11 @@ func (c *child) pause() error {
 	if err := c.signal(syscall.SIGSTOP); err != nil {
 		return err
 	}
+	return c.awaitStop()
+}
+
+// awaitStop is pause without the signal, for a process that sends it to itself.
+func (c *child) awaitStop() error {
 	pid := c.cmd.Process.Pid
 	err := poll(patience, func() error {
 		if c.ended() {

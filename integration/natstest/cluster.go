@@ -18,7 +18,7 @@ type Cluster struct {
 
 // StartCluster starts a cluster of n server processes, named n1 and so on, and
 // returns when it is ready. The processes are stopped when the test ends. Each of
-// adjust may change a node's configuration, except its name.
+// adjust may change a node's configuration, except its name; it gets them in their order.
 func StartCluster(t testing.TB, n int, adjust ...func(*ServerConfig)) *Cluster {
 	t.Helper()
 	for try := 1; ; try++ {
@@ -48,19 +48,21 @@ func StartCluster(t testing.TB, n int, adjust ...func(*ServerConfig)) *Cluster {
 func newCluster(t testing.TB, n int, adjust []func(*ServerConfig)) *Cluster {
 	t.Helper()
 	ports := reservePorts(t, n)
-	routes := make([]string, n)
+	cfgs, routes := make([]ServerConfig, n), make([]string, n)
 	for i, port := range ports {
-		routes[i] = fmt.Sprintf("nats://127.0.0.1:%d", port)
+		for _, f := range adjust {
+			f(&cfgs[i])
+		}
+		cfgs[i].Name = fmt.Sprintf("n%d", i+1)
+		if cfgs[i].Host == "" {
+			cfgs[i].Host = loopback
+		}
+		routes[i] = fmt.Sprintf("nats://%s:%d", cfgs[i].Host, port)
 	}
 	c := &Cluster{}
-	for i, port := range ports {
-		block := fmt.Sprintf("cluster { name: jetcrew, listen: \"127.0.0.1:%d\", routes: [%s] }",
-			port, strings.Join(routes, ", "))
-		var cfg ServerConfig
-		for _, f := range adjust {
-			f(&cfg)
-		}
-		cfg.Name = fmt.Sprintf("n%d", i+1)
+	for i, cfg := range cfgs {
+		block := fmt.Sprintf("cluster { name: jetcrew, listen: \"%s:%d\", routes: [%s] }",
+			cfg.Host, ports[i], strings.Join(routes, ", "))
 		c.nodes = append(c.nodes, newProcess(t, cfg, block))
 	}
 	return c

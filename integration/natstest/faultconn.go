@@ -1,6 +1,7 @@
 package natstest
 
 import (
+	"errors"
 	"fmt"
 	"net"
 	"syscall"
@@ -67,9 +68,21 @@ func (c *faultConn) Close() error {
 // reset closes the connection the hard way, and returns the error that its
 // user sees.
 func (c *faultConn) reset() error {
-	if tcp, ok := c.Conn.(*net.TCPConn); ok {
-		_ = tcp.SetLinger(0) // without it the end is only a softer one
-	}
-	_ = c.Close() // it may be closed already
+	abort(c.Conn)
+	c.dialer.forget(c)
 	return fmt.Errorf("natstest: scripted: %w", syscall.ECONNRESET)
 }
+
+// abort closes a connection the hard way; it may be closed already.
+func abort(c net.Conn) {
+	if f, ok := c.(*faultConn); ok {
+		c = f.Conn
+	}
+	if tcp, ok := c.(*net.TCPConn); ok {
+		_ = tcp.SetLinger(0) // without it the end is only a softer one
+	}
+	_ = c.Close()
+}
+
+// reset reports whether a connection ended the hard way.
+func reset(err error) bool { return errors.Is(err, syscall.ECONNRESET) }

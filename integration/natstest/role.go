@@ -28,7 +28,7 @@ func StartRole(t testing.TB, role string, env ...string) *Proc {
 	t.Helper()
 	log := outputFile(t, t.TempDir(), role+".log")
 	lines := &lineWriter{copyTo: log, ch: make(chan string, lineBuffer)}
-	c, err := launch(role, env, log, lines)
+	c, err := launch(nil, role, env, log, lines)
 	if err != nil {
 		t.Fatalf("natstest: start role %s: %v", role, err)
 	}
@@ -71,6 +71,15 @@ func (p *Proc) Signal(sig syscall.Signal) {
 func (p *Proc) Pause() {
 	p.t.Helper()
 	if err := p.child.pause(); err != nil {
+		p.t.Errorf("natstest: role %s: %v", p.name, err)
+	}
+}
+
+// AwaitStop returns when the process has stopped itself. (To pause it meanwhile would do harm: the signal that it is about
+// to send itself might come after Resume.)
+func (p *Proc) AwaitStop() {
+	p.t.Helper()
+	if err := p.child.awaitStop(); err != nil {
 		p.t.Errorf("natstest: role %s: %v", p.name, err)
 	}
 }

@@ -12,6 +12,8 @@ import (
 	"time"
 )
 
+const loopback = "127.0.0.1"
+
 // ServerConfig describes a server process. The zero value is a single server
 // with JetStream on free ports, with a directory of the test's.
 type ServerConfig struct {
@@ -24,6 +26,12 @@ type ServerConfig struct {
 
 	// Port is the client port. Defaults to a free one.
 	Port int
+
+	// Host is the address to listen on. Defaults to 127.0.0.1.
+	Host string
+
+	// Within is a command that runs another, which is how the server is started, such as "ip netns exec NAME".
+	Within []string
 
 	// JetStream is put into the configuration file's jetstream block, such as
 	// "sync_interval: always" or "max_file_store: 10MB".
@@ -39,9 +47,13 @@ type Process struct {
 	t      testing.TB
 	name   string
 	dir    string
+	host   string
 	port   int
 	http   int
+	within []string
 	config string
+	cfg    ServerConfig
+	group  string // the cluster block of the configuration
 	log    *os.File
 	client *http.Client
 	child  *child
@@ -72,10 +84,10 @@ func (p *Process) Name() string { return p.name }
 func (p *Process) Dir() string { return p.dir }
 
 // URL is where clients connect.
-func (p *Process) URL() string { return fmt.Sprintf("nats://127.0.0.1:%d", p.port) }
+func (p *Process) URL() string { return fmt.Sprintf("nats://%s:%d", p.host, p.port) }
 
 // MonitorURL is the root of the server's HTTP monitoring.
-func (p *Process) MonitorURL() string { return fmt.Sprintf("http://127.0.0.1:%d", p.http) }
+func (p *Process) MonitorURL() string { return fmt.Sprintf("http://%s:%d", p.host, p.http) }
 
 // PID is the id of the process that runs now, or ran last.
 func (p *Process) PID() int { return p.child.cmd.Process.Pid }
@@ -143,35 +155,54 @@ func newProcess(t testing.TB, cfg ServerConfig, cluster string) *Process {
 	if cfg.Dir == "" {
 		cfg.Dir = filepath.Join(base, "store")
 	}
+	if cfg.Host == "" {
+		cfg.Host = loopback
+	}
 	ports := reservePorts(t, 2)
 	if cfg.Port == 0 {
 		cfg.Port = ports[0]
 	}
 	p := &Process{
-		t: t, name: cfg.Name, dir: cfg.Dir, port: cfg.Port, http: ports[1],
-		config: filepath.Join(base, "nats.conf"),
+		t: t, name: cfg.Name, dir: cfg.Dir, host: cfg.Host, port: cfg.Port, http: ports[1], within: cfg.Within,
+		config: filepath.Join(base, "nats.conf"), cfg: cfg, group: cluster,
 		log:    outputFile(t, base, cfg.Name+".log"),
 		client: &http.Client{Timeout: 2 * time.Second, Transport: &http.Transport{DisableKeepAlives: true}},
 	}
+	if err := p.configure(); err != nil {
+		t.Fatalf("natstest: %v", err)
+	}
+	return p
+}
+
+// configure writes the configuration file.
+func (p *Process) configure() error {
 	text := fmt.Sprintf(`server_name: %q
-listen: "127.0.0.1:%d"
-http: "127.0.0.1:%d"
+listen: "%s:%d"
+http: "%s:%d"
 jetstream {
   store_dir: %q
   %s
 }
 %s
 %s
-`, p.name, p.port, p.http, p.dir, cfg.JetStream, cluster, cfg.Extra)
-	if err := os.WriteFile(p.config, []byte(text), 0o600); err != nil {
+`, p.name, p.host, p.port, p.host, p.http, p.dir, p.cfg.JetStream, p.group, p.cfg.Extra)
+	return os.WriteFile(p.config, []byte(text), 0o600)
+}
+
+// Change adjusts the configuration with which the server is started the next time: its directory, and what is put into
+// the file.
+func (p *Process) Change(t testing.TB, adjust func(*ServerConfig)) {
+	t.Helper()
+	adjust(&p.cfg)
+	p.dir = p.cfg.Dir
+	if err := p.configure(); err != nil {
 		t.Fatalf("natstest: %v", err)
 	}
-	return p
 }
 
 func (p *Process) start() {
 	p.t.Helper()
-	c, err := launch(roleServer, []string{configEnv + "=" + p.config}, p.log, nil)
+	c, err := launch(p.within, roleServer, []string{configEnv + "=" + p.config}, p.log, nil)
 	if err != nil {
 		p.t.Fatalf("natstest: start server %s: %v", p.name, err)
 	}

@@ -12,20 +12,24 @@
 //	JETCREW_BROKEN="ack-before-settle"
 //
 // An action is kill (SIGKILL), stop (SIGSTOP), error or delay:<duration>; with #n
-// it happens once, at the n-th time that the place is passed, else every time.
+// it happens once, at the n-th time that the place is passed, with %n at each n-th
+// time, else every time. "failpoint NAME: ACTION" is printed right before.
 package failpoint
 
-// The places, in the order in which a job passes them.
+// The places, in the order in which a job passes them. What an error there means is what it would be if the server had
+// given it: an answer that did not come, a hold that is lost, a message that did not arrive.
 const (
-	AfterEnqueue   = "after-enqueue-before-answer" // the job is stored, its producer does not know
-	AfterClaim     = "after-claim"                 // the worker holds the job, no handler has been called
-	MidHandler     = "mid-handler"                 // the claim stands in the store, the handler is about to be called
-	BeforeSettle   = "before-settle"               // the handler has returned
-	AfterSettle    = "after-settle-before-ack"     // the outcome is stored, the delivery not acknowledged
-	AfterAck       = "after-ack"                   // the delivery is acknowledged, the worker does not know
-	AfterFire      = "after-fire-before-advance"   // a schedule's job is stored, its next run not
-	AfterSweepList = "after-list-before-repair"    // housekeeping has read what it is about to repair
-	AfterTerm      = "after-term-before-renewal"   // a leader is about to renew its term
+	AfterEnqueue    = "after-enqueue-before-answer" // the job is stored, its producer does not know
+	AfterClaim      = "after-claim"                 // the worker has taken the job, no handler has been called; error: its hold is lost
+	AfterClaimWrite = "after-claim-write"           // a redelivered job's claim stands in the store, no handler has been called
+	MidHandler      = "mid-handler"                 // the claim stands in the store, the handler runs
+	BeforeSettle    = "before-settle"               // the handler has returned
+	AfterSettle     = "after-settle-before-ack"     // the outcome is stored, its worker does not know, older documents stand
+	BeforeAck       = "before-ack"                  // older documents are gone, the delivery is not acknowledged; error: the ack is lost
+	AfterAck        = "after-ack"                   // the delivery is acknowledged; error: only where the ack is answered
+	AfterFire       = "after-fire-before-advance"   // a schedule's job is stored, its next run not
+	AfterSweepList  = "after-list-before-repair"    // housekeeping has read what it is about to repair
+	AfterTerm       = "after-term-before-renewal"   // a leader is about to renew its term
 )
 
 // The rules that can be broken.
@@ -43,5 +47,5 @@ const (
 )
 
 var places = []string{
-	AfterEnqueue, AfterClaim, MidHandler, BeforeSettle, AfterSettle, AfterAck, AfterFire, AfterSweepList, AfterTerm,
+	AfterEnqueue, AfterClaim, AfterClaimWrite, MidHandler, BeforeSettle, AfterSettle, BeforeAck, AfterAck, AfterFire, AfterSweepList, AfterTerm,
 }

@@ -23,7 +23,19 @@ var ErrInjected = errors.New("injected at a failpoint")
 type action struct {
 	what  string
 	delay time.Duration
-	once  int // at which passage; 0 is each
+	nth   int  // at which passage; 0 is each
+	again bool // at each nth, not only the first
+}
+
+// hits says whether the action is for a passage, counted from 1.
+func (a action) hits(passage int) bool {
+	switch {
+	case a.nth == 0:
+		return true
+	case a.again:
+		return passage%a.nth == 0
+	}
+	return passage == a.nth
 }
 
 type plan struct {
@@ -50,14 +62,17 @@ func parse(text string) (*plan, error) {
 			continue
 		}
 		name, rest, _ := strings.Cut(part, "=")
-		rest, nth, counted := strings.Cut(rest, "#")
-		a := action{what: rest}
+		var a action
 		var err error
-		if counted {
-			if a.once, err = strconv.Atoi(nth); err != nil || a.once < 1 {
-				return nil, fmt.Errorf("failpoint %q: %q is no passage", part, nth)
+		if at := strings.IndexAny(rest, "#%"); at >= 0 {
+			nth := rest[at+1:]
+			if a.nth, err = strconv.Atoi(nth); err != nil || a.nth < 1 {
+				return nil, fmt.Errorf("failpoint %q: %q is no passage: want 1 or more", part, nth)
 			}
+			a.again = rest[at] == '%'
+			rest = rest[:at]
 		}
+		a.what = rest
 		if d, ok := strings.CutPrefix(rest, "delay:"); ok {
 			a.what = "delay"
 			if a.delay, err = time.ParseDuration(d); err != nil {
@@ -79,7 +94,7 @@ func (p *plan) at(name string) error {
 	p.mu.Lock()
 	p.passed[name]++
 	a, ok := p.actions[name]
-	hit := ok && (a.once == 0 || a.once == p.passed[name])
+	hit := ok && a.hits(p.passed[name])
 	p.mu.Unlock()
 	if !hit {
 		return nil
