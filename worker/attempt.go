@@ -83,6 +83,9 @@ func (a *attempt) start(r *run, j *job.Job, reg *registration) {
 	if t.timeout <= 0 {
 		t.timeout = r.cfg.Timeout
 	}
+	if t.timeout <= 0 {
+		t.timeout = reg.guard.timeout()
+	}
 	var release context.CancelFunc
 	a.ctx, release = bounded(a.ctx, t.timeout, j, r.w.queue)
 	ctx := job.NewContext(context.WithValue(a.ctx, attemptKey{}, a), j)

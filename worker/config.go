@@ -11,6 +11,7 @@ import (
 
 	"github.com/rs/zerolog"
 
+	"github.com/jetcrew/jetcrew/pkg/guard"
 	"github.com/jetcrew/jetcrew/pkg/job"
 	"github.com/jetcrew/jetcrew/pkg/kv"
 )
@@ -54,6 +55,9 @@ type Config struct {
 	Redact func(text string) string
 	// KV, where set, gives each handler the space of its job: kv.FromContext finds it. Defaults to none.
 	KV *kv.Store
+	// Guards are those of the process, for the types that ask for one: see WithSingleFlight and WithBudget. Their store has
+	// to be the fleet's. Defaults to none.
+	Guards *guard.Guards
 	// Observer is told how each attempt ended. Defaults to nobody.
 	Observer Observer
 	// Tracer follows each attempt, such as one of package tracing. Defaults to nobody.

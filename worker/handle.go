@@ -49,6 +49,7 @@ type registration struct {
 	timeout    time.Duration
 	retry      RetryPolicy
 	middleware []Middleware
+	guard      *guarding // nil: its jobs start unguarded
 }
 
 // Use wraps the handlers of all types, registered before or after, the first one outermost. Like Handle, it
@@ -73,6 +74,9 @@ func Handle[In any](w *Worker, typ string, fn func(ctx context.Context, j *job.J
 		opt(r)
 	}
 	if err := r.validate(); err != nil {
+		panic(fmt.Sprintf("worker: Handle(%q): %s", typ, err))
+	}
+	if err := r.guard.begin(&w.cfg); err != nil {
 		panic(fmt.Sprintf("worker: Handle(%q): %s", typ, err))
 	}
 	if fn == nil {
@@ -119,7 +123,7 @@ func (r *registration) wrapped(retry RetryPolicy, outer []Middleware) *registrat
 			h = around[i](h)
 		}
 	}
-	return &registration{typ: r.typ, handler: h, timeout: r.timeout, retry: r.retry.over(retry)}
+	return &registration{typ: r.typ, handler: r.guard.around(h), timeout: r.timeout, retry: r.retry.over(retry), guard: r.guard}
 }
 
 // decode reads a job's input. Its error names the place in the input, and says what was expected there.
