@@ -158,7 +158,7 @@ func (s *Store) judge(ctx context.Context, e *enqueue, err error) (created, done
 		default: // what stood in the way has gone: it is not a job any more
 			return false, ctx.Err() != nil, err
 		}
-	case errors.Is(err, errBusy):
+	case errors.Is(err, errBusy) && !errors.Is(err, job.ErrFull): // room does not come in an instant
 		return false, ctx.Err() != nil, e.doubt(err)
 	default:
 		return false, true, e.doubt(err)

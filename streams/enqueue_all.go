@@ -140,7 +140,7 @@ func (s *Store) judgeBatch(ctx context.Context, jobs []*enqueue, err error) (don
 		return ctx.Err() != nil, err
 	case errors.Is(err, errGuard):
 		return s.findConflicts(ctx, jobs, err)
-	case errors.Is(err, errBusy):
+	case errors.Is(err, errBusy) && !errors.Is(err, job.ErrFull):
 		return ctx.Err() != nil, err
 	default:
 		return true, err

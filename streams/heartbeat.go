@@ -167,6 +167,9 @@ func (c *consumer) letGo(before int) int {
 // handBackUnwanted gives away what no caller has asked for since the last round: it would wait here for as long as
 // the jobs in the slots run, while another worker may be idle.
 func (c *consumer) handBackUnwanted() {
+	if failpoint.Broken(failpoint.PrefetchWithoutBeats) {
+		return
+	}
 	if c.waiting.Load() > 0 || c.well.Load() != nil { // in an outage nothing can be given away, and claims wait for its end
 		return
 	}

@@ -28,6 +28,10 @@ const (
 	codeNoMessage   jetstream.ErrorCode = 10037
 	codeNotByDelete jetstream.ErrorCode = 10057 // message delete failed
 	codeSeqNotFound jetstream.ErrorCode = 10043
+
+	codeAccountFull jetstream.ErrorCode = 10002 // resource limits exceeded for account
+	codeServerFull  jetstream.ErrorCode = 10023 // insufficient resources
+	codeStorageFull jetstream.ErrorCode = 10047 // insufficient storage resources available
 )
 
 var (
@@ -200,6 +204,8 @@ func publishError(err error) error {
 		return fmt.Errorf("%w: %w", job.ErrTooLarge, err)
 	case codeGuardInUse:
 		return fmt.Errorf("%w: %w", errBusy, err)
+	case codeAccountFull, codeServerFull, codeStorageFull: // there may be room again
+		return fmt.Errorf("%w: %w: %w", errBusy, job.ErrFull, err)
 	}
 	if api.Code == http.StatusBadRequest { // it will be refused again
 		return fmt.Errorf("the server refused it: %w", err)

@@ -33,6 +33,8 @@ var (
 	ErrQueueInUse = errors.New("the queue is in use")
 	// ErrTooLarge: a document does not fit the server's limit.
 	ErrTooLarge = errors.New("job too large")
+	// ErrFull: the server's or the account's storage is used up. Nothing was stored.
+	ErrFull = errors.New("the store is full")
 )
 
 // SnoozeError asks for another try later, without using an attempt. See Snooze.
