@@ -23,27 +23,33 @@ func (a *app) newServe() *cobra.Command {
 	cmd := &cobra.Command{
 		Use:   "serve",
 		Short: "Serve the HTTP API",
-		Long: `Serves jobs over HTTP until SIGINT or SIGTERM, and then waits up to 20 seconds for
+		Long: `Serves the fleet over HTTP until SIGINT or SIGTERM, and then waits up to 20 seconds for
 the requests that run:
 
-  POST /v1/jobs                put a job in (JSON as in "jetcrew enqueue --file")
-  POST /v1/jobs/bulk           put up to 1,000 in: {"jobs":[...]}
-  GET  /v1/jobs/{space}/{id}   read a job's record
-  GET  /healthz, /readyz       whether the process lives, and whether it can serve
-  GET  /openapi.json           all of it, described
+  /v1/jobs, /v1/jobs/bulk      put jobs in (JSON as in "jetcrew enqueue --file"), and list them
+  /v1/jobs/{space}/{id}        read a job's record, delete it; /cancel, /requeue, /run-now
+  /v1/jobs/cancel              and /requeue, /run-now, /delete: all jobs that a filter means
+  /v1/counts, /v1/queues       count jobs, look at queues, pause, set and purge them
+  /v1/workers                  the workers that are alive
+  /v1/schedules, /v1/scheduler schedules, and who fires them
+  /v1/kv, /v1/lists            the key/value store
+  /healthz, /readyz            whether the process lives, and whether it can serve
+  /openapi.json                all of it, described
 
 Callers need a bearer token. Tokens are kept as hashes, a line each, in the file that
 JETCREW_API_TOKENS_FILE names, or separated by semicolons in JETCREW_API_TOKENS;
 "jetcrew serve hash-token" makes such a line. A token with spaces in its line has to
-do with these only. Tokens are read at the start. Without any, the API is open to
-everyone on this machine, and refuses to listen on anything but a loopback address.
+do with these only, and nothing with what belongs to all, such as queues. Tokens are read
+at the start. Without any, the API is open to everyone on this machine, and refuses to
+listen on anything but a loopback address.
 
 It speaks plain HTTP: put a proxy that speaks TLS in front of it.`,
 		Example: `  jetcrew serve
   JETCREW_API_TOKENS_FILE=tokens jetcrew serve --listen :8080
 
   curl -H 'Content-Type: application/json' -d '{"type":"echo","id":"hello"}' localhost:8080/v1/jobs
-  curl localhost:8080/v1/jobs/default/hello`,
+  curl localhost:8080/v1/jobs/default/hello
+  curl -X POST 'localhost:8080/v1/queues/mail/pause?for=1h'`,
 		Args: cobra.NoArgs,
 		RunE: func(cmd *cobra.Command, _ []string) error {
 			if err := checkListen(listen); err != nil {
@@ -95,7 +101,8 @@ func (a *app) serve(cfg *config.Config, listen, measured string, tokens *httpapi
 		return err
 	}
 	h, err := httpapi.New(httpapi.Config{
-		Jobs: c, Ready: ready, Connected: c.Conn().IsConnected, Tokens: tokens, Version: programVersion(), Logger: log,
+		Jobs: c, Operator: c, Queues: c, Schedules: schedulesWhenAsked(c, cfg, log), KV: c.KV(),
+		Ready: ready, Connected: c.Conn().IsConnected, Tokens: tokens, Version: programVersion(), Logger: log,
 	})
 	if err != nil {
 		return err

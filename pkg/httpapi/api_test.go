@@ -5,11 +5,8 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
-	"io"
 	"net/http"
 	"net/url"
-	"slices"
-	"strconv"
 	"strings"
 	"testing"
 	"time"
@@ -79,7 +76,7 @@ func TestAJobWithoutANameIsGivenOne(t *testing.T) {
 func TestNamesOfAllKindsCanBeReadBack(t *testing.T) {
 	s := serveTest(t)
 	for i, name := range []string{
-		"a.b *>", "a/b", "..", ".", "%2F", "a?b#c", "世界 😀", "a+b", "%", "a\r\nSet-Cookie: x=1", "a;b", strings.Repeat("x", 191),
+		"a.b *>", "a/b", "/", "..", ".", "%2F", "a?b#c", "世界 😀", "a+b", "%", "a\r\nSet-Cookie: x=1", "a;b", strings.Repeat("x", 191),
 	} {
 		body, err := json.Marshal(map[string]string{"type": "t", "id": name, "space": name, "queue": fmt.Sprint("q", i)})
 		require.NoError(t, err)
@@ -364,132 +361,3 @@ func TestWhatGoesWrongInsideIsNotShown(t *testing.T) {
 		}
 	}
 }
-
-// TestEveryDocumentedStatusIsAnswered asks each operation of the OpenAPI document for each status that it is said to
-// answer with, and for no other.
-func TestEveryDocumentedStatusIsAnswered(t *testing.T) {
-	s := serveTest(t, func(c *Config) {
-		c.MaxBody, c.MaxBulkBody = 1000, 1000
-		c.BodyTimeout, c.Timeout = 300*time.Millisecond, 300*time.Millisecond
-		c.Ready = NewReadiness(func(context.Context) error { return nil })
-	})
-	sick := serveTest(t, func(c *Config) {
-		c.Ready = NewReadiness(func(context.Context) error { return errors.New("canary") })
-	})
-	failing := serveTest(t)
-	failing.store.fail = func(context.Context, job.Key) error { return errors.New("odd") }
-	hanging := serveTest(t, func(c *Config) { c.Timeout = 100 * time.Millisecond })
-	hanging.store.fail = func(ctx context.Context, _ job.Key) error {
-		<-ctx.Done()
-		return fmt.Errorf("%w: %w", job.ErrUnknown, ctx.Err())
-	}
-	partly := serveTest(t)
-	partly.store.fail = func(_ context.Context, k job.Key) error {
-		if k.ID == "welcome" {
-			return job.ErrTooLarge
-		}
-		return nil
-	}
-	for _, q := range []string{"a", "b"} {
-		s.ask("POST", "/v1/jobs", `{"type":"t","id":"both","queue":"`+q+`"}`)
-	}
-	evil := header("Sec-Fetch-Site", "cross-site")
-	foreign := func(r *http.Request) { r.Host = "evil.example" }
-	open := serveTest(t, func(c *Config) { c.Tokens = nil })
-	never := make(endless)
-	defer close(never)
-	slow := func(r *http.Request) { r.Body, r.ContentLength = never, 500 }
-	broken := `{`
-	large := `{"type":"` + strings.Repeat("x", 2000) + `"}`
-	many := `{"jobs":[` + one + `,{"type":"t","id":"other"}]}`
-	type try struct {
-		on           *served
-		method, path string
-		body         string
-		with         []with
-	}
-	tries := map[string]try{
-		"health 200": {on: s, path: "/healthz"}, "health 405": {on: s, method: "PUT", path: "/healthz"},
-		"ready 200": {on: s, path: "/readyz"}, "ready 405": {on: s, method: "PUT", path: "/readyz"}, "ready 503": {on: sick, path: "/readyz"},
-		"getJob 200": {on: s, path: "/v1/jobs/default/both?queue=a"},
-		"getJob 401": {on: s, path: "/v1/jobs/default/both", with: []with{header("Authorization", "")}},
-		"getJob 403": {on: open, path: "/v1/jobs/default/both", with: []with{foreign}},
-		"getJob 404": {on: s, path: "/v1/jobs/default/nobody"},
-		"getJob 405": {on: s, method: "PUT", path: "/v1/jobs/default/both"},
-		"getJob 409": {on: s, path: "/v1/jobs/default/both"},
-		"getJob 422": {on: s, path: "/v1/jobs/default/%FF"},
-		"getJob 500": {on: failing, path: "/v1/jobs/default/x"},
-		"getJob 503": {on: hanging, path: "/v1/jobs/default/x"},
-	}
-	for op, c := range map[string]struct{ path, good string }{"enqueueJob": {"/v1/jobs", one}, "enqueueJobs": {"/v1/jobs/bulk", many}} {
-		add := func(status int, on *served, body string, w ...with) {
-			tries[op+" "+strconv.Itoa(status)] = try{on, "POST", c.path, body, w}
-		}
-		add(400, s, broken)
-		add(401, s, c.good, bearing("nobody's"))
-		add(403, s, c.good, evil)
-		add(404, s, c.good, bearing(secretAcme))
-		add(408, s, c.good, slow)
-		add(413, s, large)
-		add(415, s, c.good, header("Content-Type", "text/plain"))
-		add(422, s, `{}`)
-		add(500, failing, c.good)
-		add(503, hanging, c.good)
-		tries[op+" 405"] = try{on: s, method: "PUT", path: c.path}
-	}
-	tries["enqueueJob 201"] = try{on: s, method: "POST", path: "/v1/jobs", body: `{"type":"t"}`}
-	tries["enqueueJob 200"] = try{on: s, method: "POST", path: "/v1/jobs", body: `{"type":"t","id":"both","queue":"a"}`}
-	tries["enqueueJobs 200"] = try{on: s, method: "POST", path: "/v1/jobs/bulk", body: many}
-	tries["enqueueJobs 207"] = try{on: partly, method: "POST", path: "/v1/jobs/bulk", body: many}
-	// In bulk, what fails inside stands beside each job.
-	delete(tries, "enqueueJobs 500")
-	delete(tries, "enqueueJobs 503")
-	shortened := &shortStore{newStore()}
-	short := serveTest(t, func(c *Config) { c.Jobs = shortened })
-	tries["enqueueJobs 500"] = try{on: short, method: "POST", path: "/v1/jobs/bulk", body: many}
-	away := serveTest(t, func(c *Config) { c.Connected = func() bool { return false } })
-	tries["enqueueJobs 503"] = try{on: away, method: "POST", path: "/v1/jobs/bulk", body: many}
-
-	var documented []string
-	for _, methods := range document(t, s).Paths {
-		for _, op := range methods {
-			for status := range op.Responses {
-				documented = append(documented, op.OperationID+" "+status)
-			}
-		}
-	}
-	slices.Sort(documented)
-	for _, name := range documented {
-		c, ok := tries[name]
-		require.True(t, ok, "%s is documented, and not tried", name)
-		if c.method == "" {
-			c.method = "GET"
-		}
-		a := c.on.ask(c.method, c.path, c.body, c.with...)
-		require.Equal(t, name[strings.IndexByte(name, ' ')+1:], strconv.Itoa(a.status), "%s: %s", name, a.body)
-		if a.status >= 400 {
-			a.problem(t)
-		}
-		if a.status == 503 {
-			require.NotEmpty(t, a.header.Get("Retry-After"), name)
-		}
-	}
-	require.Len(t, tries, len(documented))
-}
-
-// shortStore forgets to answer for a job.
-type shortStore struct{ *store }
-
-func (s *shortStore) EnqueueMany(context.Context, []job.Spec) ([]job.Enqueued, error) {
-	return nil, nil
-}
-
-// endless is a body that does not come before the test is over.
-type endless chan struct{}
-
-func (e endless) Read([]byte) (int, error) {
-	<-e
-	return 0, io.ErrUnexpectedEOF
-}
-
-func (e endless) Close() error { return nil }

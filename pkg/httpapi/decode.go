@@ -28,9 +28,6 @@ const (
 
 // decodeSpec reads the body of a request for one job.
 func decodeSpec(body []byte) (job.Spec, *Problem) {
-	if p := checkJSON(body); p != nil {
-		return job.Spec{}, p
-	}
 	spec, errs := readSpec(body, "")
 	if len(errs) > 0 {
 		return job.Spec{}, badFields(errs...)
@@ -40,9 +37,6 @@ func decodeSpec(body []byte) (job.Spec, *Problem) {
 
 // decodeBulk reads the body of a bulk request. Nothing is stored unless all of it is in order.
 func decodeBulk(body []byte) ([]job.Spec, *Problem) {
-	if p := checkJSON(body); p != nil {
-		return nil, p
-	}
 	if errs := unknownMembers(body, "", []string{"jobs"}); len(errs) > 0 {
 		return nil, badFields(errs...)
 	}

@@ -32,7 +32,11 @@ func newFront(mux *http.ServeMux, tokens *Tokens, guarded bool, log zerolog.Logg
 // info is what is known of a request. It belongs to the goroutine that serves it.
 type info struct {
 	id       string
+	writer   http.ResponseWriter
+	request  *http.Request
 	caller   *caller
+	scope    Scope  // of the operation that is asked for
+	body     []byte // where the operation has one
 	code     Code
 	failures []failure
 }
@@ -65,6 +69,8 @@ func (f *front) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	in := &info{id: requestID(r)}
 	r = r.WithContext(context.WithValue(r.Context(), infoKey{}, in))
 	sw := &statusWriter{ResponseWriter: w}
+	asked := pastMux(r)
+	in.writer, in.request = sw, asked
 	h := w.Header()
 	h.Set("X-Request-Id", in.id)
 	h.Set("X-Content-Type-Options", "nosniff")
@@ -79,11 +85,11 @@ func (f *front) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 		f.write(sw, in, p)
 		return
 	}
-	if _, pattern := f.mux.Handler(r); pattern == "" {
-		f.noRoute(sw, r, in)
+	if _, pattern := f.mux.Handler(asked); pattern == "" {
+		f.noRoute(sw, asked, in)
 		return
 	}
-	f.mux.ServeHTTP(sw, r)
+	f.mux.ServeHTTP(sw, asked)
 }
 
 // refuse answers what is wrong with a request before anybody looks at what it wants.

@@ -1,5 +1,6 @@
-// Package httpapi is the way in over HTTP, for producers and operators without a NATS client: jobs are put in
-// and read as JSON, described by an OpenAPI 3.1 document that is generated from the code.
+// Package httpapi is the way in over HTTP, for producers and operators without a NATS client: jobs are put in, read and
+// steered, queues and schedules set, the key/value store used, all as JSON, described by an OpenAPI 3.1 document that is
+// generated from the code.
 //
 // It promises that what a caller may do comes from the caller's token alone, that a space which the token does
 // not name looks as if it were empty, that a request is bounded in size, depth and time, and that errors are
@@ -21,18 +22,42 @@ import (
 	"github.com/rs/zerolog"
 
 	"github.com/jetcrew/jetcrew/pkg/job"
+	"github.com/jetcrew/jetcrew/pkg/kv"
 )
 
-// Jobs is what the API asks of the job queue; *client.Client is one.
+// Jobs is what the API asks of the job queue to put jobs in and to read them; *client.Client is one, and an Operator and
+// Queues as well.
 type Jobs interface {
 	EnqueueSpec(ctx context.Context, spec job.Spec) (job.Enqueued, error)
 	EnqueueMany(ctx context.Context, specs []job.Spec) ([]job.Enqueued, error)
 	Get(ctx context.Context, key job.Key) (*job.Job, error)
 }
 
-// Config of the API. Jobs is required.
+// Operator lists jobs and steers them.
+type Operator interface {
+	job.Clock
+	job.Lister
+	job.Steerer
+}
+
+// Queues are asked how much there is to do, and told how it is to be worked off.
+type Queues interface {
+	job.Clock
+	job.QueueOperator
+	bulkOperator
+	Count(ctx context.Context) (*job.Counts, error)
+	Workers(ctx context.Context) ([]job.Worker, error)
+}
+
+// Config of the API. Jobs is required. There are routes only for what is given.
 type Config struct {
-	Jobs Jobs
+	Jobs     Jobs
+	Operator Operator
+	Queues   Queues
+	// Schedules opens the schedules. It is asked for each request that needs them, so it keeps what it has opened, and
+	// where it could not it tries again.
+	Schedules func(context.Context) (Schedules, error)
+	KV        *kv.Store
 	// Ready says whether requests can be served; see NewReadiness. Defaults to always.
 	Ready *Readiness
 	// Connected says at once, without asking anybody, that the store cannot be reached: a request is then
@@ -50,6 +75,9 @@ type Config struct {
 	BodyTimeout time.Duration
 	// Timeout bounds what is asked of the store for one request. Defaults to 10 s.
 	Timeout time.Duration
+	// LongTimeout bounds it for what goes over many things, or waits for workers. It has to leave the server the time to
+	// answer (Server.WriteTimeout). Defaults to 45 s.
+	LongTimeout time.Duration
 	// Version stands in the OpenAPI document. Defaults to "devel".
 	Version string
 	// Logger takes refusals and failures, and at debug every request. Defaults to none.
@@ -67,6 +95,7 @@ func (c *Config) normalize() {
 	setDefault(&c.MaxBulkBody, 8<<20)
 	setDefault(&c.BodyTimeout, 10*time.Second)
 	setDefault(&c.Timeout, 10*time.Second)
+	setDefault(&c.LongTimeout, 45*time.Second)
 	setDefault(&c.Version, "devel")
 }
 
@@ -83,7 +112,23 @@ func New(cfg Config) (http.Handler, error) {
 	mux := http.NewServeMux()
 	api := newAPI(mux, cfg.Version)
 	registerHealth(api, cfg.Ready)
-	registerJobs(api, &cfg)
+	r := &routes{api, &cfg}
+	registerJobs(r)
+	if cfg.Operator != nil {
+		registerList(r)
+		registerSteer(r)
+		registerBulk(r)
+	}
+	if cfg.Queues != nil {
+		registerQueues(r)
+		registerWorkers(r)
+	}
+	if cfg.Schedules != nil {
+		registerSchedules(r)
+	}
+	if cfg.KV != nil {
+		registerKV(r)
+	}
 	// huma describes errors of its own, which asProblem never lets out.
 	for _, name := range []string{"ErrorModel", "ErrorDetail"} {
 		delete(api.OpenAPI().Components.Schemas.Map(), name)
@@ -101,7 +146,7 @@ func New(cfg Config) (http.Handler, error) {
 
 // newAPI begins an OpenAPI document whose operations are served by mux.
 func newAPI(mux *http.ServeMux, version string) huma.API {
-	return humago.New(mux, huma.Config{
+	return humago.New(slashMux{mux}, huma.Config{
 		OpenAPI: &huma.OpenAPI{
 			OpenAPI: "3.1.0",
 			Info: &huma.Info{

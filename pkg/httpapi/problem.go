@@ -1,17 +1,14 @@
 package httpapi
 
 import (
+	"cmp"
 	"context"
-	"errors"
 	"net/http"
 	"reflect"
 	"strconv"
+	"strings"
 
 	"github.com/danielgtaylor/huma/v2"
-	"github.com/nats-io/nats.go"
-	"github.com/nats-io/nats.go/jetstream"
-
-	"github.com/jetcrew/jetcrew/pkg/job"
 )
 
 // Code says what is wrong, in a word that does not change.
@@ -22,17 +19,24 @@ const (
 	CodeBadJSON          Code = "bad_json"           // 400: no JSON, a name twice, no UTF-8, too deep
 	CodeBadRequest       Code = "bad_request"        // 400: the request could not be read
 	CodeUnauthorized     Code = "unauthorized"       // 401: no token, or one that is not known
-	CodeForbidden        Code = "forbidden"          // 403: from another site, or under another host's name
-	CodeNotFound         Code = "not_found"          // 404: no such job, space or route, or none for this token
+	CodeForbidden        Code = "forbidden"          // 403: from another site, under another host's name, or beyond what the token is good for
+	CodeNotFound         Code = "not_found"          // 404: no such thing or route, or none for this token
 	CodeMethodNotAllowed Code = "method_not_allowed" // 405
 	CodeTimeout          Code = "request_timeout"    // 408: the body did not come in time
 	CodeAmbiguous        Code = "ambiguous"          // 409: several queues have a job of this id
-	CodeTooLarge         Code = "too_large"          // 413: the body, or the job for the store
+	CodeUnchanged        Code = "unchanged"          // 409: the state of the thing does not allow it
+	CodeNotRequeuable    Code = "not_requeuable"     // 409: what is left of the job cannot be run again
+	CodeInUse            Code = "in_use"             // 409: the queue has jobs, or workers
+	CodeOwned            Code = "owned"              // 409: the schedule has another owner
+	CodeUnreadable       Code = "unreadable"         // 409: what is stored there is none, or cannot be shown
+	CodeNotInteger       Code = "not_integer"        // 409: what is to be added to is no integer, or would overflow
+	CodeTooLarge         Code = "too_large"          // 413: the body, or the job or value for the store
 	CodeMediaType        Code = "unsupported_media"  // 415: a body that is not application/json
-	CodeBadField         Code = "bad_field"          // 422: a field that no job can have
+	CodeBadField         Code = "bad_field"          // 422: a field or a parameter that cannot be so
 	CodeInternal         Code = "internal"           // 500
 	CodeUnavailable      Code = "unavailable"        // 503: the store cannot be reached; nothing was changed
-	CodeOutcomeUnknown   Code = "outcome_unknown"    // 503: it may have been stored; the same id may be sent again
+	CodeBusy             Code = "busy"               // 503: others change the same thing all the time; nothing was changed
+	CodeOutcomeUnknown   Code = "outcome_unknown"    // 503: it may have been done; a job may be sent again under its id
 )
 
 // Problem is an error as a caller sees it (RFC 9457).
@@ -45,6 +49,7 @@ type Problem struct {
 	Errors  []FieldProblem `json:"errors,omitzero" doc:"The fields that are wrong."`
 	Queues  []string       `json:"queues,omitzero" doc:"With ambiguous: the queues that have a job of this id."`
 	Job     *Identity      `json:"job,omitzero" doc:"With outcome_unknown: the job that may have been stored. Sending it again under this id is safe."`
+	Found   *Changed       `json:"found,omitzero" doc:"With unchanged: how the job was found."`
 	ErrorID string         `json:"errorId,omitzero" doc:"The name of the details in the server's log."`
 }
 
@@ -85,7 +90,7 @@ func newProblem(status int, code Code, detail string) *Problem {
 }
 
 func badJSON(field, reason string) *Problem {
-	p := newProblem(http.StatusBadRequest, CodeBadJSON, "the body is not one JSON object as it has to be")
+	p := newProblem(http.StatusBadRequest, CodeBadJSON, "the body is not JSON as it has to be")
 	p.Errors = []FieldProblem{{cut(field), reason}}
 	return p
 }
@@ -98,37 +103,14 @@ func badFields(errs ...FieldProblem) *Problem {
 
 // noSuchJob is the same for a job that is not there, for a space that a token does not name, and for a route.
 func noSuchJob() *Problem {
-	return newProblem(http.StatusNotFound, CodeNotFound, "there is no such thing")
+	return newProblem(http.StatusNotFound, CodeNotFound, nothing)
 }
 
-// explain is the problem that a caller is shown for an error. What it must not see is told to the log, under an
-// id. ctx is that of the call which failed, with its deadline.
-func explain(ctx context.Context, err error) *Problem {
-	var (
-		problem   *Problem
-		field     *job.FieldError
-		ambiguous *job.AmbiguousError
-	)
-	switch {
-	case errors.As(err, &problem):
-		return problem
-	case errors.As(err, &field):
-		return badFields(FieldProblem{"/" + field.Field, field.Reason})
-	case errors.Is(err, job.ErrNotFound):
-		return noSuchJob()
-	case errors.As(err, &ambiguous):
-		p := newProblem(http.StatusConflict, CodeAmbiguous, "several queues have a job of this id: name one with ?queue=")
-		p.Queues = ambiguous.Queues
-		return p
-	case errors.Is(err, job.ErrTooLarge):
-		return newProblem(http.StatusRequestEntityTooLarge, CodeTooLarge, "the job is larger than the store takes")
-	case errors.Is(err, job.ErrUnknown):
-		return unknownOutcome().because(ctx, err)
-	case ctx.Err() != nil, unreachable(err):
-		return unavailable().because(ctx, err)
-	default:
-		return internal().because(ctx, err)
-	}
+const nothing = "there is no such thing"
+
+// unchanged says that the state of a thing does not allow what was asked for.
+func unchanged(detail string) *Problem {
+	return newProblem(http.StatusConflict, CodeUnchanged, detail+": nothing was changed")
 }
 
 func internal() *Problem {
@@ -140,8 +122,7 @@ func unavailable() *Problem {
 }
 
 func unknownOutcome() *Problem {
-	return newProblem(http.StatusServiceUnavailable, CodeOutcomeUnknown,
-		"the store did not answer, so the job may have been stored or not; sending it again under the same id is safe")
+	return newProblem(http.StatusServiceUnavailable, CodeOutcomeUnknown, unknownJob)
 }
 
 // because has the details logged with the request, under an id that the caller is given.
@@ -151,20 +132,6 @@ func (p *Problem) because(ctx context.Context, err error) *Problem {
 		info.failures = append(info.failures, failure{p.ErrorID, err})
 	}
 	return p
-}
-
-// unreachable reports whether an error says that the store did not answer.
-func unreachable(err error) bool {
-	for _, target := range []error{
-		context.DeadlineExceeded, context.Canceled, nats.ErrTimeout, nats.ErrNoResponders, nats.ErrConnectionClosed,
-		nats.ErrDisconnected, nats.ErrReconnectBufExceeded, nats.ErrInvalidConnection, nats.ErrNoServers,
-		jetstream.ErrNoStreamResponse,
-	} {
-		if errors.Is(err, target) {
-			return true
-		}
-	}
-	return false
 }
 
 // asProblem turns huma's own errors into ours, and notes the code of every problem for the log.
@@ -179,7 +146,8 @@ func asProblem(ctx huma.Context, _ string, v any) (any, error) {
 		}
 		if p.Status < http.StatusInternalServerError {
 			for _, e := range m.Errors {
-				p.Errors = append(p.Errors, FieldProblem{cut(e.Location), e.Message})
+				_, field, _ := strings.Cut(e.Location, ".") // after where it stands
+				p.Errors = append(p.Errors, FieldProblem{cut(field), cmp.Or(ourWords[e.Message], e.Message)})
 			}
 		}
 		v = p
@@ -190,6 +158,12 @@ func asProblem(ctx huma.Context, _ string, v any) (any, error) {
 		}
 	}
 	return v, nil
+}
+
+// ourWords say what huma says of parameters.
+var ourWords = map[string]string{
+	"invalid integer": "must be a number without a fraction",
+	"invalid boolean": "must be true or false",
 }
 
 // answers describes the statuses that an operation can answer with, in its OpenAPI document.

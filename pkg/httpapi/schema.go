@@ -1,7 +1,7 @@
 package httpapi
 
 import (
-	"reflect"
+	"net/http"
 	"time"
 
 	"github.com/danielgtaylor/huma/v2"
@@ -86,14 +86,16 @@ type Attempt struct {
 	_         struct{}  `additionalProperties:"true"`
 }
 
-// describeBody says in the OpenAPI document what a POST takes. huma is not told before the route is made, so that it
-// leaves the reading of the body to bodyInput.
-func describeBody(api huma.API, path string, body reflect.Type) {
+// describeBody says in the OpenAPI document what an operation takes. huma is not told before the route is made, so that it
+// leaves the reading of the body to us.
+func describeBody(api huma.API, rt *route) {
 	doc := api.OpenAPI()
-	doc.Paths[path].Post.RequestBody = &huma.RequestBody{
+	item := doc.Paths[rt.path]
+	op := map[string]*huma.Operation{http.MethodPost: item.Post, http.MethodPut: item.Put, http.MethodPatch: item.Patch}[rt.method]
+	op.RequestBody = &huma.RequestBody{
 		Required: true,
 		Content: map[string]*huma.MediaType{
-			"application/json": {Schema: doc.Components.Schemas.Schema(body, true, body.Name())},
+			"application/json": {Schema: doc.Components.Schemas.Schema(rt.body, true, rt.body.Name())},
 		},
 	}
 }
