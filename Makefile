@@ -7,7 +7,7 @@ RECORDS  ?= 100000
 VERSION  ?= $(shell git describe --tags --always --dirty 2>/dev/null || echo devel)
 
 .DEFAULT_GOAL := help
-.PHONY: help build test test-minors race short fuzz vet lint fmt fmt-check vuln bench chaos bench-operating bench-kv bench-schedules demo ci clean
+.PHONY: help build test test-minors race short fuzz vet lint fmt fmt-check vuln bench chaos chaos-broken bench-operating bench-kv bench-schedules demo ci clean
 
 help: ## list the targets
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "  %-15s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
@@ -23,6 +23,9 @@ test-minors: ## the server's behaviours and the contracts on each server minor t
 
 chaos: ## every fault under load, with a line for each: acknowledged, lost, doubled, re-run, recovery
 	GO=$(GO) integration/chaos/run
+
+chaos-broken: ## each rule broken on purpose, with a line for each: caught or not, and by what
+	GO=$(GO) integration/chaos/broken
 
 race: ## all tests under the race detector
 	$(GO) test -race ./...
