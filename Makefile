@@ -15,8 +15,8 @@ help: ## list the targets
 build: ## the binary, as bin/jetcrew
 	$(GO) build -ldflags '-X main.version=$(VERSION)' -o bin/jetcrew ./cmd/jetcrew
 
-test: ## all tests
-	$(GO) test ./...
+test: ## all tests; most wait for leases and the like, so more packages than processors are tested at a time
+	$(GO) test -p 4 ./...
 
 test-minors: ## the server's behaviours and the contracts on each server minor that is supported
 	GO=$(GO) integration/minors/run
