@@ -49,10 +49,12 @@ func roll(t *testing.T, rounds int, away func(*natstest.Process)) {
 	}
 	c.progress(60)
 	c.finish()
-	c.check(amnesia)
+	r := amnesia
+	r.within = 4 * time.Minute // an alarm that was left behind is seen by housekeeping in rounds that are a minute apart
+	c.check(r)
 	c.dismiss(hands...)
 }
 
 func TestNodesRestartedInTurn(t *testing.T) { roll(t, 2, (*natstest.Process).Stop) }
 func TestNodesRetiredInTurn(t *testing.T)   { roll(t, 1, (*natstest.Process).Retire) }
-func TestNodesKilledInTurn(t *testing.T)    { roll(t, 2, (*natstest.Process).Kill) }
+func TestNodesKilledInTurn(t *testing.T)    { roll(t, 1, (*natstest.Process).Kill) }
