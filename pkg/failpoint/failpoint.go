@@ -45,7 +45,3 @@ const (
 	RenewsWhatItFinds    = "renews-what-it-finds"      // a leader renews whatever term it finds
 	ScheduleCarriesJob   = "schedule-carries-job"      // the server's message schedule carries the job itself
 )
-
-var places = []string{
-	AfterEnqueue, AfterClaim, AfterClaimWrite, MidHandler, BeforeSettle, AfterSettle, BeforeAck, AfterAck, AfterFire, AfterSweepList, AfterTerm,
-}

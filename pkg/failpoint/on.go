@@ -20,6 +20,10 @@ const Enabled = true
 // ErrInjected is the error of the action "error".
 var ErrInjected = errors.New("injected at a failpoint")
 
+var places = []string{
+	AfterEnqueue, AfterClaim, AfterClaimWrite, MidHandler, BeforeSettle, AfterSettle, BeforeAck, AfterAck, AfterFire, AfterSweepList, AfterTerm,
+}
+
 type action struct {
 	what  string
 	delay time.Duration
