@@ -220,10 +220,6 @@ func (c *consumer) leave(cl *claim, stands time.Duration) {
 	})
 }
 
-// lateLooks is how often a job whose claim does not fit the server's limit is looked at again, where the look took too
-// long to start upon.
-const lateLooks = 50
-
 // claimFirst writes a claim before its handler starts, since somebody had the job before, or the look took too long.
 func (c *consumer) claimFirst(cl *claim, recs []record, v verdict) {
 	if cl.lock(c.ctx) != nil {
@@ -257,9 +253,11 @@ func (c *consumer) claimFirst(cl *claim, recs []record, v verdict) {
 		err = noAnswer(failpoint.AfterClaimWrite)
 	}
 	if errors.Is(err, job.ErrTooLarge) {
-		if v.late && cl.late < lateLooks { // it can be run without one, once a look is quick enough
-			cl.late++
-			c.later([]*claim{cl})
+		if v.late { // it can be run without one
+			cl.mu.Lock()
+			cl.unclaimable = true
+			cl.mu.Unlock()
+			c.queueCheck(cl)
 			return
 		}
 		c.endTooLarge(cl, recs, err)

@@ -29,19 +29,21 @@ type claim struct {
 	reply     string     // where the newest delivery is acknowledged
 	beaten    time.Time  // when the store last heard that it is held, by this process's monotonic clock
 	checkedAt time.Time
-	late      int // looks that took too long to start upon, of a job whose claim does not fit
-	epoch     int64
-	hint      bool      // somebody says that the job changed
-	counted   bool      // in the consumer's unclaimed and inHand
-	offered   time.Time // since when a caller may have it
-	unwanted  bool      // no caller came for it: it is being handed back
-	decided   bool      // its documents were looked at, and it is to be run
-	begun     time.Time
-	timer     *time.Timer
-	settling  bool
-	over      error // why it is not held any more
-	notify    func(error)
-	told      error // what notify has been, or is to be, called with
+	// unclaimable: its claim does not fit the server's limit. What was checked then holds for longer, since a job of that
+	// size may take longer to be read than it holds otherwise, and no claim can stand in for the check.
+	unclaimable bool
+	epoch       int64
+	hint        bool      // somebody says that the job changed
+	counted     bool      // in the consumer's unclaimed and inHand
+	offered     time.Time // since when a caller may have it
+	unwanted    bool      // no caller came for it: it is being handed back
+	decided     bool      // its documents were looked at, and it is to be run
+	begun       time.Time
+	timer       *time.Timer
+	settling    bool
+	over        error // why it is not held any more
+	notify      func(error)
+	told        error // what notify has been, or is to be, called with
 
 	base     document // the newest document that is known to be this claim's
 	guard    uint64   // the last sequence seen on the job's filter
@@ -107,7 +109,11 @@ func (cl *claim) lapsed() bool {
 func (cl *claim) stale() bool {
 	cl.mu.Lock()
 	defer cl.mu.Unlock()
-	return cl.hint || cl.epoch != cl.c.epoch.Load() || time.Since(cl.checkedAt) > claimDelay
+	holds := claimDelay
+	if cl.unclaimable {
+		holds = cl.c.lease() / 2
+	}
+	return cl.hint || cl.epoch != cl.c.epoch.Load() || time.Since(cl.checkedAt) > holds
 }
 
 // begin hands the claim to a caller, or answers false if it cannot be started as it is: it is then checked

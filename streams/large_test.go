@@ -83,14 +83,17 @@ func TestAJobAsLargeAsTheServerTakesEnds(t *testing.T) {
 
 // Where even its claim does not fit, a job that comes back ends dead instead of holding up its queue.
 func TestAJobTooLargeToBeClaimedEndsDead(t *testing.T) {
+	const jobs, lease = 3, 5 * time.Second // one that lapses while the jobs are being read would end them too early
 	p := server(t)
-	n := p.open(t)
-	for i := range 9 {
+	cfg := p.config()
+	cfg.Lease = lease
+	n := p.openAs(t, cfg)
+	for i := range jobs {
 		require.NoError(t, n.nc.Publish(fmt.Sprintf("jetcrew.job.ready.default.default.big-%d", i), bodyOf(int(n.nc.MaxPayload()))))
 	}
-	gone, err := n.Consume(t.Context(), job.ConsumerConfig{WorkerID: "gone", Slots: 9, Lease: lease})
+	gone, err := n.Consume(t.Context(), job.ConsumerConfig{WorkerID: "gone", Slots: jobs, Lease: lease})
 	require.NoError(t, err)
-	for range 9 {
+	for range jobs {
 		cl, err := gone.Claim(t.Context())
 		require.NoError(t, err)
 		cl.Abandon()
@@ -115,7 +118,7 @@ func TestAJobTooLargeToBeClaimedEndsDead(t *testing.T) {
 		}
 	}()
 	natstest.Eventually(t, soon, func() error {
-		for i := range 9 {
+		for i := range jobs {
 			j, err := n.Get(ctx, job.Key{ID: fmt.Sprintf("big-%d", i)})
 			if err != nil || j.Status != job.Dead {
 				return fmt.Errorf("big-%d: %v, %w", i, j, err)
