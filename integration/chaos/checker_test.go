@@ -145,6 +145,10 @@ func (c *crew) checkRecords(present map[string]job.Status, r rules, v *verdict) 
 	}
 }
 
+// checked is how long after a look at its document a job may be started upon it, and some more, since two clocks are
+// compared.
+const checked = 150 * time.Millisecond
+
 func settlesForGood(e entry) bool { return e.Event == eventSettled && job.Status(e.Status).Terminal() }
 
 // checkLedger: a job's end was settled at most once, by the worker that its record names; no handler started
@@ -186,6 +190,10 @@ func (c *crew) checkLedger(present map[string]job.Status, r rules, v *verdict) s
 				started++
 				begun = &e
 				if end == nil {
+					// Whoever settled it did not live to write that down: the server knows when it was.
+					if stored, ok := c.ends[id]; ok && e.At > stored+r.overlap+checked && !slices.Contains(r.frozen, e.Worker) {
+						v.rerun("job %s: %s started attempt %d %s after its end was stored", id, e.Worker, e.Attempt, e.At-stored)
+					}
 					break
 				}
 				after := e.At - end.At

@@ -31,7 +31,8 @@ type crew struct {
 	cfg     workerConfig
 	js      jetstream.JetStream
 	account *account
-	faults  []time.Duration // when the test did what it does, by the ledgers' clock
+	faults  []time.Duration          // when the test did what it does, by the ledgers' clock
+	ends    map[string]time.Duration // when each job's end was stored, by the same clock; known at rest
 }
 
 // newCrew connects the test's producers to url, where its workers will connect as well.
@@ -55,7 +56,7 @@ func newCrew(t testing.TB, url string, cfg workerConfig) *crew {
 	js, err := jetstream.New(nc)
 	require.NoError(t, err)
 	return &crew{
-		producers: newProducers(t, store, cfg.Queue), t: t, dir: t.TempDir(), cfg: cfg, js: js, account: newAccount(t),
+		producers: newProducers(t, store, cfg.Queue), t: t, dir: t.TempDir(), cfg: cfg, js: js, account: newAccount(t), ends: make(map[string]time.Duration),
 	}
 }
 

@@ -47,7 +47,7 @@ func (c *crew) atRest() (map[string]job.Status, error) {
 			return nil, fmt.Errorf("foreign subject %s", subject)
 		}
 		status := job.Status(t[2])
-		id, err := url.PathUnescape(strings.ReplaceAll(t[5], "=", "%"))
+		id, err := unescape(t[5])
 		if err != nil {
 			return nil, fmt.Errorf("foreign subject %s: %w", subject, err)
 		}
@@ -141,11 +141,24 @@ func (c *crew) whole(present map[string]job.Status, next func(context.Context, u
 			return fmt.Errorf("job %s has two documents: %s and %s", t[5], other, m.Subject)
 		}
 		met[t[5]] = m.Subject
+		c.stored(t[5], m.Time)
 	}
 	if len(met) != len(present) {
 		return fmt.Errorf("%d jobs in the stream, want %d", len(met), len(present))
 	}
 	return nil
+}
+
+// stored notes when a job's end was stored, by the ledgers' clock. The servers run on this machine, and so by its clock.
+func (c *crew) stored(token string, at time.Time) {
+	if id, err := unescape(token); err == nil {
+		c.ends[id] = monotonic() - time.Since(at)
+	}
+}
+
+// unescape is the id that a subject's token stands for.
+func unescape(token string) (string, error) {
+	return url.PathUnescape(strings.ReplaceAll(token, "=", "%"))
 }
 
 // fromLeader reads the first message at seq or above from the stream's leader, which the client library does only where
@@ -157,8 +170,9 @@ func (c *crew) fromLeader(ctx context.Context, seq uint64) (*jetstream.RawStream
 	}
 	var answer struct {
 		Message struct {
-			Subject string `json:"subject"`
-			Seq     uint64 `json:"seq"`
+			Subject string    `json:"subject"`
+			Seq     uint64    `json:"seq"`
+			Time    time.Time `json:"time"`
 		} `json:"message"`
 		Error *jetstream.APIError `json:"error"`
 	}
@@ -170,5 +184,5 @@ func (c *crew) fromLeader(ctx context.Context, seq uint64) (*jetstream.RawStream
 	case answer.Error != nil:
 		return nil, answer.Error
 	}
-	return &jetstream.RawStreamMsg{Subject: answer.Message.Subject, Sequence: answer.Message.Seq}, nil
+	return &jetstream.RawStreamMsg{Subject: answer.Message.Subject, Sequence: answer.Message.Seq, Time: answer.Message.Time}, nil
 }
