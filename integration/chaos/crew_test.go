@@ -50,8 +50,11 @@ func newCrew(t testing.TB, url string, cfg workerConfig) *crew {
 	t.Cleanup(nc.Close)
 	ctx, cancel := context.WithTimeout(context.Background(), patience)
 	defer cancel()
-	store, err := streams.Open(ctx, nc, streams.Config{Replicas: cfg.Replicas, Lease: cfg.Lease})
-	require.NoError(t, err)
+	var store *streams.Store
+	natstest.Eventually(t, patience, func() error { // a cluster that has just come up may think for a moment that a node is away
+		store, err = streams.Open(ctx, nc, streams.Config{Replicas: cfg.Replicas, Lease: cfg.Lease})
+		return err
+	})
 	t.Cleanup(store.Close)
 	js, err := jetstream.New(nc)
 	require.NoError(t, err)
