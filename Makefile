@@ -4,10 +4,11 @@ GO       ?= go
 TOOL     := $(GO) tool -modfile=.ci/tools.mod
 FUZZTIME ?= 10s
 RECORDS  ?= 100000
+SOAK     ?= 10m
 VERSION  ?= $(shell git describe --tags --always --dirty 2>/dev/null || echo devel)
 
 .DEFAULT_GOAL := help
-.PHONY: help build test test-minors race short fuzz vet lint fmt fmt-check vuln bench chaos chaos-broken bench-operating bench-kv bench-schedules demo ci clean
+.PHONY: help build test test-minors race short fuzz vet lint fmt fmt-check vuln bench chaos chaos-broken soak bench-operating bench-kv bench-schedules bench-http demo ci clean
 
 help: ## list the targets
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "  %-15s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
@@ -26,6 +27,9 @@ chaos: ## every fault under load, with a line for each: acknowledged, lost, doub
 
 chaos-broken: ## each rule broken on purpose, with a line for each: caught or not, and by what
 	GO=$(GO) integration/chaos/broken
+
+soak: ## all kinds of load and faults at once for SOAK (10m), and nothing grows
+	SOAK=$(SOAK) $(GO) test -count=1 -timeout 0 -v -run 'TestSoak$$' ./integration/chaos
 
 race: ## all tests under the race detector
 	$(GO) test -race ./...
@@ -62,6 +66,9 @@ bench-kv: ## measure keys beside the stock client's on the same server, and prin
 
 bench-schedules: ## measure many schedules: due at one instant, lateness over a minute, memory
 	JETCREW_BENCH_LATENESS=1 $(GO) test -count=1 -timeout 20m -run xxx -bench 'DueAtOne|Board|Lateness' -benchtime 1x ./scheduler
+
+bench-http: ## measure enqueueing, calls and streams of events over HTTP beside the client's own, and print ratios
+	JETCREW_BENCH=1 $(GO) test -count=1 -timeout 20m -v -run 'TestBenchHTTP$$' ./pkg/httpapi
 
 demo: ## the demo, on this directory
 	$(GO) run ./cmd/jetcrew demo

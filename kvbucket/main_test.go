@@ -18,8 +18,12 @@ import (
 func TestMain(m *testing.M) {
 	flag.Parse()
 	// Most tests wait for a lifetime to be over: far more of them than there are processors can do so at a time.
-	if err := flag.Set("test.parallel", "12"); err != nil {
-		panic(err)
+	asked := false
+	flag.Visit(func(f *flag.Flag) { asked = asked || f.Name == "test.parallel" })
+	if !asked {
+		if err := flag.Set("test.parallel", "12"); err != nil {
+			panic(err)
+		}
 	}
 	natstest.Main(m)
 }

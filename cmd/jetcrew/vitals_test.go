@@ -4,6 +4,7 @@ import (
 	"errors"
 	"net"
 	"strings"
+	"syscall"
 	"testing"
 	"time"
 
@@ -52,4 +53,20 @@ func TestEveryRoleAnswersHowItIs(t *testing.T) {
 	require.Equal(t, exitFailure, r.code)
 	require.Contains(t, r.err, "--metrics-listen")
 	require.Equal(t, exitOK, w.stop(t))
+}
+
+// A worker that waits for its last jobs is not to be taken for dead.
+func TestAWorkerAnswersWhileItDrains(t *testing.T) {
+	serve(t)
+	w := start(t, "work", "--builtin", "sleep", "--listen", "127.0.0.1:0")
+	url := w.listening(t)
+	call(t, "enqueue", "sleep", "--id", "long", "--input", `{"for":"1h"}`).ok(t)
+	get(t, "running", "long")
+	w.signals <- syscall.SIGTERM
+	w.waitFor(t, "waiting for the jobs that run")
+	call(t, "health", url+"/healthz").ok(t)
+	_, body := request(t, "GET", url+"/metrics", "", "")
+	require.Contains(t, body, `role="work"`)
+	w.signals <- syscall.SIGTERM
+	require.Equal(t, exitFailure, w.ends(t))
 }

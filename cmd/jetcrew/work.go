@@ -157,15 +157,18 @@ func (a *app) runWorker(w *worker.Worker, h *housekeeping, v *vitals, log zerolo
 	if h != nil {
 		beside.Go(func() { h.run(ctx) })
 	}
+	answering, silence := context.WithCancel(context.Background()) // until the last job has ended, however long that takes
+	defer silence()
 	var served error // read after beside is done
 	beside.Go(func() {
 		defer stop() // a process that cannot say how it is had better be started again
-		served = v.run(ctx)
+		served = v.run(answering)
 	})
 	ended := make(chan struct{})
 	beside.Go(func() { obey(signals, ended, stop, w.Kill, log) })
 	err := w.Run(ctx)
 	stop()
+	silence()
 	close(ended)
 	beside.Wait()
 	if errors.Is(err, worker.ErrKilled) {

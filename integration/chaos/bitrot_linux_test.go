@@ -3,6 +3,7 @@ package chaos
 import (
 	"context"
 	"encoding/json"
+	"errors"
 	"fmt"
 	"io"
 	"net/http"
@@ -14,6 +15,7 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"github.com/jetcrew/jetcrew/integration/natstest"
+	"github.com/jetcrew/jetcrew/pkg/doctor"
 )
 
 // replica is what a node has of a stream.
@@ -131,6 +133,10 @@ func rot(t *testing.T) (*natstest.Cluster, *crew, *natstest.Process) {
 	t.Logf("whole: %+v; damaged: %+v", good, bad)
 	require.Less(t, bad.Messages, good.Messages, "messages of the damaged replica")
 	require.Equal(t, good.Last, bad.Last, "where the replicas end")
+	says := c.doctorSays("copies", cluster.Nodes()...)
+	require.Equal(t, doctor.Error, says.Level, says.Text)
+	require.Equal(t, victim.Name(), says.Facts["node"], says.Text)
+	require.Contains(t, says.Advice, "delete '"+streamDir(victim)+"'")
 	return cluster, c, victim
 }
 
@@ -143,6 +149,12 @@ func TestReplicaDamagedAndMadeAnew(t *testing.T) {
 	victim.Restart(t)
 	cluster.WaitReady(t)
 	cluster.WaitStreamCurrent(t, stream)
+	c.until(func() error {
+		if says := c.doctorSays("copies", cluster.Nodes()...); says.Level != doctor.OK {
+			return errors.New(says.Text)
+		}
+		return nil
+	})
 	c.promote(cluster, victim)
 	hands := []*hand{c.work("w1"), c.work("w2")}
 	c.start(2, 50*time.Millisecond)
