@@ -7,7 +7,6 @@ import (
 
 	"github.com/spf13/cobra"
 
-	"github.com/jetcrew/jetcrew/pkg/client"
 	"github.com/jetcrew/jetcrew/pkg/job"
 )
 
@@ -86,7 +85,7 @@ func (a *app) operateMany(cmd *cobra.Command, o operation, f *bulkFlags) error {
 	if err := a.mayAsk(f); err != nil {
 		return err
 	}
-	return a.withClient(cmd, forever, func(ctx context.Context, c *client.Client) error {
+	return a.withFleet(cmd, forever, func(ctx context.Context, c fleet) error {
 		if err := f.filter.at(&req.Filter, c.Now()); err != nil {
 			return err
 		}

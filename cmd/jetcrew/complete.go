@@ -9,7 +9,7 @@ import (
 
 // The flags and arguments whose values a shell completes with files or directories.
 const (
-	fileFlags = "credentials file handlers"
+	fileFlags = "credentials file handlers token-file"
 	dirFlags  = "dir"
 	dirArgs   = "demo"
 )

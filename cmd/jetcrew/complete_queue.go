@@ -10,8 +10,10 @@ import (
 	"github.com/rs/zerolog"
 	"github.com/spf13/cobra"
 
+	"github.com/jetcrew/jetcrew/pkg/apiclient"
 	"github.com/jetcrew/jetcrew/pkg/client"
 	"github.com/jetcrew/jetcrew/pkg/config"
+	"github.com/jetcrew/jetcrew/pkg/job"
 	"github.com/jetcrew/jetcrew/streams"
 )
 
@@ -45,40 +47,51 @@ func (a *app) completeQueueArg(cmd *cobra.Command, args []string, typed string) 
 	return a.completeQueue(cmd, args, typed)
 }
 
-// connectToComplete connects as flags and environment say, within the time that a shell waits. It makes nothing there. Its
-// caller calls end.
-func (a *app) connectToComplete(cmd *cobra.Command) (ctx context.Context, c *client.Client, cfg *config.Config, end func(), err error) {
-	if cfg, err = a.load(cmd); err != nil {
-		return nil, nil, nil, nil, err
+// toComplete runs the one of two functions that asks whom flags and environment name, within the time that a shell waits.
+// It makes nothing there.
+func (a *app) toComplete(cmd *cobra.Command, overNATS func(context.Context, *client.Client, *config.Config) error, overHTTP func(context.Context, *apiclient.Client) error) error {
+	cfg, err := a.load(cmd)
+	if err != nil {
+		return err
+	}
+	over, err := asksAPI(cmd, cfg)
+	if err != nil {
+		return err
+	}
+	ctx, cancel := context.WithTimeout(context.Background(), completeTimeout)
+	defer cancel()
+	if over {
+		cfg.LogLevel = zerolog.LevelErrorValue // a warning would stand in the line that is typed
+		c, err := a.newAPIClient(cfg)
+		if err != nil {
+			return err
+		}
+		defer c.Close()
+		return overHTTP(ctx, c)
 	}
 	cfg.Manage = string(streams.ManageVerify)
-	ctx, cancel := context.WithTimeout(context.Background(), completeTimeout)
 	connecting, connected := context.WithTimeout(ctx, completeConnect)
 	defer connected()
-	c, err = a.connect(ctx, cfg, zerolog.Nop(), nats.Timeout(completeConnect), nats.SetCustomDialer(dialWithin{connecting}))
+	c, err := a.connect(ctx, cfg, zerolog.Nop(), nats.Timeout(completeConnect), nats.SetCustomDialer(dialWithin{connecting}))
 	if err != nil {
-		cancel()
-		return nil, nil, nil, nil, err
+		return err
 	}
-	return ctx, c, cfg, func() { c.Close(); cancel() }, nil
+	defer c.Close()
+	return overNATS(ctx, c, cfg)
 }
 
-// queueNames asks for the names of all queues, as flags and environment say where. It makes nothing.
-func (a *app) queueNames(cmd *cobra.Command) ([]string, error) {
-	ctx, c, _, end, err := a.connectToComplete(cmd)
-	if err != nil {
-		return nil, err
+// queueNames asks for the names of all queues.
+func (a *app) queueNames(cmd *cobra.Command) (names []string, err error) {
+	ask := func(ctx context.Context, o job.QueueOperator) error {
+		queues, err := o.Queues(ctx)
+		for i := range queues {
+			names = append(names, queues[i].Name)
+		}
+		return err
 	}
-	defer end()
-	queues, err := c.Queues(ctx)
-	if err != nil {
-		return nil, err
-	}
-	names := make([]string, len(queues))
-	for i := range queues {
-		names[i] = queues[i].Name
-	}
-	return names, nil
+	err = a.toComplete(cmd, func(ctx context.Context, c *client.Client, _ *config.Config) error { return ask(ctx, c) },
+		func(ctx context.Context, c *apiclient.Client) error { return ask(ctx, c) })
+	return names, err
 }
 
 // dialWithin dials until a context ends, and not once more then: the NATS client tries one server after the other.

@@ -19,7 +19,7 @@ part of URLs are never shown.`,
   JETCREW_LEASE=1m jetcrew config --json`,
 		Args: cobra.NoArgs,
 		RunE: func(cmd *cobra.Command, _ []string) error {
-			cfg, err := a.settings(cmd)
+			cfg, err := a.anySettings(cmd)
 			if err != nil {
 				return err
 			}

@@ -11,6 +11,7 @@ import (
 	"github.com/nats-io/nats.go"
 	"github.com/spf13/cobra"
 
+	"github.com/jetcrew/jetcrew/pkg/apiclient"
 	"github.com/jetcrew/jetcrew/pkg/client"
 	"github.com/jetcrew/jetcrew/pkg/job"
 )
@@ -38,7 +39,7 @@ With --watch it counts every second until Ctrl-C, a line each.`,
 			if watch {
 				limit = forever
 			}
-			return a.withClient(cmd, limit, func(ctx context.Context, c *client.Client) error {
+			return a.withFleet(cmd, limit, func(ctx context.Context, c fleet) error {
 				if watch {
 					return a.watchCounts(ctx, c, asJSON)
 				}
@@ -89,7 +90,8 @@ func (a *app) watchCounts(ctx context.Context, c counter, asJSON bool) error {
 		switch {
 		case ctx.Err() != nil:
 			return a.unlessInterrupted(ctx.Err())
-		case err != nil && (lines == 0 || errors.Is(err, nats.ErrConnectionClosed) || errors.As(err, new(*client.PermissionError))):
+		case err != nil && (lines == 0 || errors.Is(err, nats.ErrConnectionClosed) || errors.As(err, new(*client.PermissionError)) ||
+			errors.Is(err, apiclient.ErrUnauthorized) || errors.Is(err, apiclient.ErrForbidden)):
 			return err
 		case err != nil && !failing:
 			fmt.Fprintf(a.stderr, "jetcrew: cannot count at the moment: %s\n", oneLine(err))

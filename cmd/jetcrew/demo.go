@@ -55,7 +55,10 @@ had none at that instant.`,
 		Example: `  jetcrew demo
   jetcrew demo ~/src --max-files 500 --json`,
 		Args: cobra.MaximumNArgs(1),
-		RunE: func(_ *cobra.Command, args []string) error {
+		RunE: func(cmd *cobra.Command, args []string) error {
+			if cmd.Flags().Changed("api") {
+				return usagef("%q does not work over HTTP: it starts a server of its own", cmd.CommandPath())
+			}
 			dir := "."
 			if len(args) == 1 {
 				dir = args[0]

@@ -11,7 +11,6 @@ import (
 
 	"github.com/spf13/cobra"
 
-	"github.com/jetcrew/jetcrew/pkg/client"
 	"github.com/jetcrew/jetcrew/pkg/job"
 )
 
@@ -117,7 +116,7 @@ func (a *app) enqueueOne(cmd *cobra.Command, f enqueueFlags) error {
 	if f.wait {
 		limit = forever
 	}
-	return a.withClient(cmd, limit, func(ctx context.Context, c *client.Client) error {
+	return a.withFleet(cmd, limit, func(ctx context.Context, c fleet) error {
 		asking, cancel := context.WithTimeout(ctx, requestTimeout)
 		defer cancel()
 		e, err := c.EnqueueSpec(asking, spec)

@@ -16,7 +16,6 @@ import (
 	"github.com/go-json-experiment/json/jsontext"
 	"github.com/spf13/cobra"
 
-	"github.com/jetcrew/jetcrew/pkg/client"
 	"github.com/jetcrew/jetcrew/pkg/job"
 )
 
@@ -56,7 +55,7 @@ func (a *app) enqueueFile(cmd *cobra.Command, args []string, f enqueueFlags) err
 	if len(lines) == 0 {
 		return usagef("--file: no jobs in %s", f.file)
 	}
-	return a.withClient(cmd, fileTimeout, func(ctx context.Context, c *client.Client) error {
+	return a.withFleet(cmd, fileTimeout, func(ctx context.Context, c fleet) error {
 		return a.putLines(ctx, c, lines, f)
 	})
 }
@@ -142,7 +141,7 @@ var specMembers = func() []string {
 }()
 
 // putLines enqueues, and reports each job that could not be.
-func (a *app) putLines(ctx context.Context, c *client.Client, lines []line, f enqueueFlags) error {
+func (a *app) putLines(ctx context.Context, c fleet, lines []line, f enqueueFlags) error {
 	bar := a.newProgress(len(lines), "enqueue")
 	defer bar.stop()
 	from := a.trace()

@@ -18,6 +18,9 @@ import (
 
 // settingFlags are the flags that stand for a variable, and beat it.
 var settingFlags = map[string]string{
+	"api":         "JETCREW_API_URL",
+	"token":       "JETCREW_API_TOKEN",
+	"token-file":  "JETCREW_API_TOKEN_FILE",
 	"url":         "JETCREW_URL",
 	"credentials": "JETCREW_CREDENTIALS",
 	"context":     "JETCREW_CONTEXT",
@@ -36,6 +39,7 @@ func addGlobalFlags(root *cobra.Command) {
 	f.String("credentials", "", "NATS credentials file (JETCREW_CREDENTIALS)")
 	f.String("context", "", "NATS context, instead of a URL (JETCREW_CONTEXT)")
 	f.String("namespace", "", "prefix of all subjects and streams (JETCREW_NAMESPACE; default jetcrew)")
+	addAPIFlags(f)
 	f.String("log-level", "", "trace, debug, info, warn or error (JETCREW_LOG_LEVEL; default info)")
 }
 
@@ -44,8 +48,17 @@ func addWorkerFlags(cmd *cobra.Command) {
 	cmd.Flags().String("concurrency", "", "jobs at a time in a queue that has no number of its own (JETCREW_CONCURRENCY; default 4)")
 }
 
-// settings reads what is in effect for cmd, and warns about what is not.
+// settings reads what is in effect for a command that needs NATS itself, and warns about what is not.
 func (a *app) settings(cmd *cobra.Command) (*config.Config, error) {
+	cfg, err := a.anySettings(cmd)
+	if err != nil {
+		return nil, err
+	}
+	return cfg, needsNATS(cmd, cfg)
+}
+
+// anySettings reads what is in effect for cmd, and warns about what is not.
+func (a *app) anySettings(cmd *cobra.Command) (*config.Config, error) {
 	cfg, err := a.load(cmd)
 	if err != nil {
 		return nil, err

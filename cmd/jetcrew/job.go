@@ -9,7 +9,6 @@ import (
 	"github.com/jedib0t/go-pretty/v6/table"
 	"github.com/spf13/cobra"
 
-	"github.com/jetcrew/jetcrew/pkg/client"
 	"github.com/jetcrew/jetcrew/pkg/job"
 )
 
@@ -47,7 +46,7 @@ past for a job that runs well. "jetcrew worker list --jobs" tells what really ru
 			if err := validKey(key); err != nil {
 				return err
 			}
-			return a.withClient(cmd, requestTimeout, func(ctx context.Context, c *client.Client) error {
+			return a.withFleet(cmd, requestTimeout, func(ctx context.Context, c fleet) error {
 				j, err := c.Get(ctx, key)
 				if err != nil {
 					return err

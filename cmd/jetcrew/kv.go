@@ -1,7 +1,6 @@
 package main
 
 import (
-	"context"
 	"errors"
 	"fmt"
 	"io"
@@ -11,7 +10,6 @@ import (
 	"github.com/go-json-experiment/json/jsontext"
 	"github.com/spf13/cobra"
 
-	"github.com/jetcrew/jetcrew/pkg/client"
 	"github.com/jetcrew/jetcrew/pkg/job"
 	"github.com/jetcrew/jetcrew/pkg/kv"
 )
@@ -51,17 +49,6 @@ handler finds by kv.FromContext in the space of its job.`,
 		}
 	}
 	return cmd
-}
-
-// withSpace runs fn with the space that the command is about.
-func (a *app) withSpace(cmd *cobra.Command, timeout time.Duration, fn func(context.Context, *kv.Space) error) error {
-	name, err := spaceOf(cmd)
-	if err != nil {
-		return err
-	}
-	return a.withClient(cmd, timeout, func(ctx context.Context, c *client.Client) error {
-		return kvError(fn(ctx, c.KV().Space(name)))
-	})
 }
 
 // spaceOf is the name of the space that a command is about.
@@ -161,7 +148,7 @@ type kvOutput struct {
 }
 
 // done prints what became of a key, and is the error that it was not done.
-func (a *app) done(asJSON bool, s *kv.Space, key string, done bool, said string, not error) error {
+func (a *app) done(asJSON bool, s keySpace, key string, done bool, said string, not error) error {
 	if asJSON {
 		if err := a.printJSONLine(kvOutput{Space: s.Name(), Key: key, Done: &done}); err != nil {
 			return err
@@ -178,6 +165,6 @@ func (a *app) done(asJSON bool, s *kv.Space, key string, done bool, said string,
 }
 
 // noKey says that a key is not there.
-func noKey(s *kv.Space, key string) error {
+func noKey(s keySpace, key string) error {
 	return fmt.Errorf("%w key %q in space %q", errNoKey, key, s.Name())
 }

@@ -11,7 +11,6 @@ import (
 	"github.com/spf13/cobra"
 
 	"github.com/jetcrew/jetcrew/pkg/config"
-	"github.com/jetcrew/jetcrew/pkg/kv"
 )
 
 func (a *app) newKVIncr() *cobra.Command {
@@ -33,7 +32,7 @@ would leave the 64 bits of one.`,
 			if err := errors.Join(checkKey("KEY", key), checkTTL(ttl)); err != nil {
 				return err
 			}
-			return a.withSpace(cmd, requestTimeout, func(ctx context.Context, s *kv.Space) error {
+			return a.withSpace(cmd, requestTimeout, func(ctx context.Context, s keySpace) error {
 				sum, err := s.Increment(ctx, key, by, ttl)
 				if err != nil {
 					return err
@@ -71,7 +70,7 @@ if there is no such key.`,
 			if !cmd.Flags().Changed("ttl") {
 				return usagef("--ttl: say how long the key is kept, such as 90s or 7d, or 0s for ever")
 			}
-			return a.withSpace(cmd, requestTimeout, func(ctx context.Context, s *kv.Space) error {
+			return a.withSpace(cmd, requestTimeout, func(ctx context.Context, s keySpace) error {
 				there, err := s.Expire(ctx, key, ttl)
 				if err != nil {
 					return err
@@ -120,16 +119,16 @@ An earlier lifetime is replaced, also by none.
 			if err != nil {
 				return err
 			}
-			var old *jsontext.Value
+			var old any
 			if !absent {
 				v, err := a.value("--expect", expected, asString)
 				if err != nil {
 					return err
 				}
-				old = &v
+				old = v
 			}
-			return a.withSpace(cmd, requestTimeout, func(ctx context.Context, s *kv.Space) error {
-				won, err := kv.Swap(ctx, s, key, old, next, ttl)
+			return a.withSpace(cmd, requestTimeout, func(ctx context.Context, s keySpace) error {
+				won, err := s.Swap(ctx, key, old, next, ttl)
 				if err != nil {
 					return err
 				}

@@ -19,7 +19,7 @@ func TestATerminalIsAskedBeforeASpaceIsWiped(t *testing.T) {
 		require.NoError(t, err)
 		_, err = person.WriteString(typed)
 		require.NoError(t, err)
-		err = a.wipe(t.Context(), space, &bulkFlags{})
+		err = a.wipe(t.Context(), storedSpace{space}, &bulkFlags{})
 		require.Equal(t, `remove 2 values and lists of space a\x1b? [y/N] `, asked.String())
 		there, gerr := space.Get(t.Context(), "k", new(int))
 		require.NoError(t, gerr)

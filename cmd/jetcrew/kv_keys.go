@@ -9,6 +9,9 @@ import (
 
 	"github.com/spf13/cobra"
 
+	"github.com/jetcrew/jetcrew/pkg/apiclient"
+	"github.com/jetcrew/jetcrew/pkg/client"
+	"github.com/jetcrew/jetcrew/pkg/config"
 	"github.com/jetcrew/jetcrew/pkg/kv"
 )
 
@@ -28,7 +31,7 @@ as two. With --json keys stand as they are.`,
   jetcrew kv keys logins/ --space acme --json`,
 		Args: cobra.MaximumNArgs(1),
 		RunE: func(cmd *cobra.Command, args []string) error {
-			return a.listKeys(cmd, args, limit, asJSON, "keys", (*kv.Space).Keys)
+			return a.listKeys(cmd, args, limit, asJSON, "keys", keySpace.Keys)
 		},
 	}
 	cmd.Flags().IntVar(&limit, "limit", 0, "stop after so many (0: all)")
@@ -37,7 +40,7 @@ as two. With --json keys stand as they are.`,
 }
 
 // listKeys prints the keys of a space, or the names of its lists.
-func (a *app) listKeys(cmd *cobra.Command, args []string, limit int, asJSON bool, name string, list func(*kv.Space, context.Context, string) iter.Seq2[string, error]) error {
+func (a *app) listKeys(cmd *cobra.Command, args []string, limit int, asJSON bool, name string, list func(keySpace, context.Context, string) iter.Seq2[string, error]) error {
 	prefix, err := prefixOf(args)
 	if err != nil {
 		return err
@@ -45,7 +48,7 @@ func (a *app) listKeys(cmd *cobra.Command, args []string, limit int, asJSON bool
 	if limit < 0 {
 		return usagef("--limit: must not be negative, but is %d", limit)
 	}
-	return a.withSpace(cmd, forever, func(ctx context.Context, s *kv.Space) error {
+	return a.withSpace(cmd, forever, func(ctx context.Context, s keySpace) error {
 		keys, more, err := collect(list(s, ctx, prefix), limit)
 		if err != nil {
 			return err
@@ -111,7 +114,7 @@ on with what is left.`,
 			if !f.yes && !f.dryRun && !a.asks() {
 				return usagef("this removes everything of a space, and there is no terminal to ask: say --yes, or --dry-run to count it")
 			}
-			return a.withSpace(cmd, forever, func(ctx context.Context, s *kv.Space) error { return a.wipe(ctx, s, &f) })
+			return a.withSpace(cmd, forever, func(ctx context.Context, s keySpace) error { return a.wipe(ctx, s, &f) })
 		},
 	}
 	f.addRun(cmd)
@@ -119,7 +122,7 @@ on with what is left.`,
 }
 
 // wipe asks if it has to, and does it.
-func (a *app) wipe(ctx context.Context, s *kv.Space, f *bulkFlags) error {
+func (a *app) wipe(ctx context.Context, s keySpace, f *bulkFlags) error {
 	n := 0
 	if f.dryRun || !f.yes {
 		for _, list := range []iter.Seq2[string, error]{s.Keys(ctx, ""), s.ListNames(ctx, "")} {
@@ -173,17 +176,17 @@ const completeKeys = 100
 
 // completeKey has a shell offer the keys of the space, for the first argument.
 func (a *app) completeKey(cmd *cobra.Command, args []string, typed string) ([]cobra.Completion, cobra.ShellCompDirective) {
-	return a.completeFrom(cmd, args, typed, (*kv.Space).Keys)
+	return a.completeFrom(cmd, args, typed, keySpace.Keys)
 }
 
 // completeListName is completeKey for the names of the space's lists.
 func (a *app) completeListName(cmd *cobra.Command, args []string, typed string) ([]cobra.Completion, cobra.ShellCompDirective) {
-	return a.completeFrom(cmd, args, typed, (*kv.Space).ListNames)
+	return a.completeFrom(cmd, args, typed, keySpace.ListNames)
 }
 
 // completeFrom offers what begins with what was typed. Like completeQueue it makes nothing, takes no longer than a shell
 // waits, and says nothing of what goes wrong.
-func (a *app) completeFrom(cmd *cobra.Command, args []string, typed string, list func(*kv.Space, context.Context, string) iter.Seq2[string, error]) ([]cobra.Completion, cobra.ShellCompDirective) {
+func (a *app) completeFrom(cmd *cobra.Command, args []string, typed string, list func(keySpace, context.Context, string) iter.Seq2[string, error]) ([]cobra.Completion, cobra.ShellCompDirective) {
 	if len(args) > 0 {
 		return nil, cobra.ShellCompDirectiveNoFileComp
 	}
@@ -200,16 +203,18 @@ func (a *app) completeFrom(cmd *cobra.Command, args []string, typed string, list
 	return out, cobra.ShellCompDirectiveNoFileComp
 }
 
-func (a *app) keysFor(cmd *cobra.Command, typed string, list func(*kv.Space, context.Context, string) iter.Seq2[string, error]) ([]string, error) {
+func (a *app) keysFor(cmd *cobra.Command, typed string, list func(keySpace, context.Context, string) iter.Seq2[string, error]) ([]string, error) {
 	space, err := spaceOf(cmd)
 	if err != nil {
 		return nil, err
 	}
-	ctx, c, _, end, err := a.connectToComplete(cmd)
-	if err != nil {
-		return nil, err
-	}
-	defer end()
-	keys, _, err := collect(list(c.KV().Space(space), ctx, typed), completeKeys)
+	var keys []string
+	err = a.toComplete(cmd, func(ctx context.Context, c *client.Client, _ *config.Config) error {
+		keys, _, err = collect(list(storedSpace{c.KV().Space(space)}, ctx, typed), completeKeys)
+		return err
+	}, func(ctx context.Context, c *apiclient.Client) error {
+		keys, _, err = collect(list(apiSpace{c.Space(space)}, ctx, typed), completeKeys)
+		return err
+	})
 	return keys, err
 }

@@ -59,8 +59,8 @@ there has none.`,
 			if ascending {
 				order = kv.Ascending
 			}
-			return a.withSpace(cmd, requestTimeout, func(ctx context.Context, s *kv.Space) error {
-				entries, err := s.List(args[0]).Range(ctx, offset, limit, order)
+			return a.withSpace(cmd, requestTimeout, func(ctx context.Context, s keySpace) error {
+				entries, err := s.ranked(args[0]).Range(ctx, offset, limit, order)
 				if err != nil {
 					return err
 				}
@@ -143,12 +143,8 @@ higher stays as it is, and the exit code is 8.
 			} else if asString {
 				return usagef("--string goes with VALUE")
 			}
-			opts := []kv.PutOption{kv.Keep(keep)}
-			if higherOnly {
-				opts = append(opts, kv.HigherOnly())
-			}
-			return a.withSpace(cmd, requestTimeout, func(ctx context.Context, s *kv.Space) error {
-				stored, dropped, err := s.List(args[0]).Put(ctx, args[1], n, v, opts...)
+			return a.withSpace(cmd, requestTimeout, func(ctx context.Context, s keySpace) error {
+				stored, dropped, err := s.ranked(args[0]).Put(ctx, args[1], n, v, keep, higherOnly)
 				if err != nil {
 					return err
 				}
@@ -165,7 +161,7 @@ higher stays as it is, and the exit code is 8.
 }
 
 // sayPut says what became of an entry.
-func (a *app) sayPut(s *kv.Space, list, id string, stored bool, dropped []kv.Entry, asJSON bool) error {
+func (a *app) sayPut(s keySpace, list, id string, stored bool, dropped []kv.Entry, asJSON bool) error {
 	if asJSON {
 		if dropped == nil {
 			dropped = []kv.Entry{}
@@ -203,8 +199,8 @@ func (a *app) newKVListRemove() *cobra.Command {
 			if err := checkKey("LIST", args[0]); err != nil {
 				return err
 			}
-			return a.withSpace(cmd, requestTimeout, func(ctx context.Context, s *kv.Space) error {
-				was, err := s.List(args[0]).Remove(ctx, args[1])
+			return a.withSpace(cmd, requestTimeout, func(ctx context.Context, s keySpace) error {
+				was, err := s.ranked(args[0]).Remove(ctx, args[1])
 				if err != nil {
 					return err
 				}
@@ -240,8 +236,8 @@ func (a *app) newKVListDelete() *cobra.Command {
 			if err := checkKey("LIST", args[0]); err != nil {
 				return err
 			}
-			return a.withSpace(cmd, requestTimeout, func(ctx context.Context, s *kv.Space) error {
-				if err := s.List(args[0]).Delete(ctx); err != nil {
+			return a.withSpace(cmd, requestTimeout, func(ctx context.Context, s keySpace) error {
+				if err := s.ranked(args[0]).Delete(ctx); err != nil {
 					return err
 				}
 				done := true
@@ -266,7 +262,7 @@ func (a *app) newKVListNames() *cobra.Command {
 		Example: `  jetcrew kv list names --space acme`,
 		Args:    cobra.MaximumNArgs(1),
 		RunE: func(cmd *cobra.Command, args []string) error {
-			return a.listKeys(cmd, args, limit, asJSON, "lists", (*kv.Space).ListNames)
+			return a.listKeys(cmd, args, limit, asJSON, "lists", keySpace.ListNames)
 		},
 	}
 	cmd.Flags().IntVar(&limit, "limit", 0, "stop after so many (0: all)")

@@ -10,7 +10,6 @@ import (
 	"github.com/spf13/cobra"
 
 	"github.com/jetcrew/jetcrew/pkg/job"
-	"github.com/jetcrew/jetcrew/pkg/kv"
 )
 
 func (a *app) newKVGet() *cobra.Command {
@@ -32,11 +31,11 @@ no such key.`,
 			if raw && asJSON {
 				return usagef("give --raw or --json, not both")
 			}
-			return a.withSpace(cmd, requestTimeout, func(ctx context.Context, s *kv.Space) error {
+			return a.withSpace(cmd, requestTimeout, func(ctx context.Context, s keySpace) error {
 				if raw {
 					return a.getRaw(ctx, s, key)
 				}
-				v, ok, err := kv.Get[jsontext.Value](ctx, s, key)
+				v, ok, err := valueOf[jsontext.Value](ctx, s, key)
 				switch {
 				case err != nil:
 					return err
@@ -67,8 +66,8 @@ func (p *plainValue) UnmarshalJSON(b []byte) error {
 	return nil
 }
 
-func (a *app) getRaw(ctx context.Context, s *kv.Space, key string) error {
-	v, ok, err := kv.Get[plainValue](ctx, s, key)
+func (a *app) getRaw(ctx context.Context, s keySpace, key string) error {
+	v, ok, err := valueOf[plainValue](ctx, s, key)
 	if err != nil { // bytes that no JSON can hold
 		var raw any
 		if there, rerr := s.Get(ctx, key, &raw); rerr == nil && there {
@@ -113,7 +112,7 @@ func (a *app) newKVSet() *cobra.Command {
 			if err != nil {
 				return err
 			}
-			return a.withSpace(cmd, requestTimeout, func(ctx context.Context, s *kv.Space) error {
+			return a.withSpace(cmd, requestTimeout, func(ctx context.Context, s keySpace) error {
 				if err := s.Set(ctx, key, v, ttl); err != nil {
 					return err
 				}
@@ -157,7 +156,7 @@ its value is the one that is given, as "kv set" writes it; otherwise the exit co
 					return err
 				}
 			}
-			return a.withSpace(cmd, requestTimeout, func(ctx context.Context, s *kv.Space) error {
+			return a.withSpace(cmd, requestTimeout, func(ctx context.Context, s keySpace) error {
 				gone := true
 				var err error
 				if onlyIf {
@@ -179,6 +178,6 @@ its value is the one that is given, as "kv set" writes it; otherwise the exit co
 }
 
 // notExpected says that a key was left as it is.
-func notExpected(s *kv.Space, key string) error {
+func notExpected(s keySpace, key string) error {
 	return unchangedError{fmt.Sprintf("key %q in space %q does not have the value that was expected: nothing was changed", key, s.Name())}
 }

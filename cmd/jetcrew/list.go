@@ -8,7 +8,6 @@ import (
 	"github.com/jedib0t/go-pretty/v6/table"
 	"github.com/spf13/cobra"
 
-	"github.com/jetcrew/jetcrew/pkg/client"
 	"github.com/jetcrew/jetcrew/pkg/job"
 )
 
@@ -51,7 +50,7 @@ with ("since" and "until").`,
 			if f.all {
 				limit = forever
 			}
-			return a.withClient(cmd, limit, func(ctx context.Context, c *client.Client) error {
+			return a.withFleet(cmd, limit, func(ctx context.Context, c fleet) error {
 				if err := f.filter.at(&req.Filter, c.Now()); err != nil {
 					return err
 				}
@@ -87,20 +86,6 @@ func (f *listFlags) request(cmd *cobra.Command) (job.ListRequest, error) {
 	return req, req.Normalize()
 }
 
-// listOutput is a page as JSON.
-type listOutput struct {
-	Jobs     []*job.Job `json:"jobs"`
-	Next     string     `json:"next,omitzero"`
-	Total    *int       `json:"total,omitzero"`
-	Seq      uint64     `json:"seq,omitzero"`
-	At       time.Time  `json:"at,omitzero"`
-	Stopped  bool       `json:"stopped,omitzero"`
-	Looked   int        `json:"looked,omitzero"`
-	LookedTo time.Time  `json:"lookedTo,omitzero"`
-	Since    time.Time  `json:"since,omitzero"`
-	Until    time.Time  `json:"until,omitzero"`
-}
-
 // list prints one page.
 func (a *app) list(ctx context.Context, l job.Lister, req job.ListRequest, f *listFlags) error {
 	p, err := l.List(ctx, req)
@@ -108,14 +93,7 @@ func (a *app) list(ctx context.Context, l job.Lister, req job.ListRequest, f *li
 		return err
 	}
 	if f.json {
-		out := listOutput{
-			Jobs: p.Jobs, Next: p.Next, Seq: p.Seq, At: p.At, Stopped: p.Stopped, Looked: p.Looked, LookedTo: p.LookedTo,
-			Since: req.Filter.From, Until: req.Filter.To,
-		}
-		if p.Total != job.Uncounted {
-			out.Total = &p.Total
-		}
-		return a.printJSON(out)
+		return a.printJSON(p.Listing(&req.Filter))
 	}
 	a.showPage(p, true)
 	fmt.Fprint(a.stderr, pageNote(p, f.filter.fixed(&req.Filter)))

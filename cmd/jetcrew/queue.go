@@ -9,7 +9,6 @@ import (
 	"github.com/jedib0t/go-pretty/v6/table"
 	"github.com/spf13/cobra"
 
-	"github.com/jetcrew/jetcrew/pkg/client"
 	"github.com/jetcrew/jetcrew/pkg/config"
 	"github.com/jetcrew/jetcrew/pkg/job"
 )
@@ -43,7 +42,7 @@ the slots that they have. Below stands how many jobs there are in all.`,
   jetcrew queue list --json | jq -r '.queues[] | select(.ready > 1000) | .name'`,
 		Args: cobra.NoArgs,
 		RunE: func(cmd *cobra.Command, _ []string) error {
-			return a.withClient(cmd, requestTimeout, func(ctx context.Context, c *client.Client) error {
+			return a.withFleet(cmd, requestTimeout, func(ctx context.Context, c fleet) error {
 				queues, err := c.Queues(ctx)
 				if err != nil {
 					return err
@@ -131,7 +130,7 @@ the workers are set to (JETCREW_RETENTION_...). Exits with 3 if there is no such
 			if err != nil {
 				return err
 			}
-			return a.withClient(cmd, requestTimeout, func(ctx context.Context, c *client.Client) error {
+			return a.withFleet(cmd, requestTimeout, func(ctx context.Context, c fleet) error {
 				return a.printQueue(ctx, c, name, asJSON)
 			})
 		},
@@ -141,7 +140,7 @@ the workers are set to (JETCREW_RETENTION_...). Exits with 3 if there is no such
 }
 
 // printQueue reads a queue and shows it.
-func (a *app) printQueue(ctx context.Context, c *client.Client, name string, asJSON bool) error {
+func (a *app) printQueue(ctx context.Context, c fleet, name string, asJSON bool) error {
 	q, err := c.Queue(ctx, name)
 	if err != nil {
 		return err

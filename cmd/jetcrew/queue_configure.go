@@ -9,7 +9,6 @@ import (
 	"github.com/jedib0t/go-pretty/v6/table"
 	"github.com/spf13/cobra"
 
-	"github.com/jetcrew/jetcrew/pkg/client"
 	"github.com/jetcrew/jetcrew/pkg/config"
 	"github.com/jetcrew/jetcrew/pkg/job"
 )
@@ -53,7 +52,7 @@ for two minutes only), or "default" for what the workers are set to.`,
 			if err != nil {
 				return err
 			}
-			return a.withClient(cmd, forever, func(ctx context.Context, c *client.Client) error {
+			return a.withFleet(cmd, forever, func(ctx context.Context, c fleet) error {
 				return a.configure(ctx, c, name, set, f.json)
 			})
 		},
@@ -111,7 +110,7 @@ func (f *configureFlags) settings(cmd *cobra.Command) (job.QueueSettings, error)
 	return set, nil
 }
 
-func (a *app) configure(ctx context.Context, c *client.Client, name string, set job.QueueSettings, asJSON bool) error {
+func (a *app) configure(ctx context.Context, c fleet, name string, set job.QueueSettings, asJSON bool) error {
 	before, err := c.Queue(ctx, name)
 	switch {
 	case errors.Is(err, job.ErrNoQueue):

@@ -37,7 +37,7 @@ and jobs that fall due, wait.`,
 			if err != nil {
 				return err
 			}
-			return a.withClient(cmd, requestTimeout, func(ctx context.Context, c *client.Client) error {
+			return a.withFleet(cmd, requestTimeout, func(ctx context.Context, c fleet) error {
 				now := c.Now()
 				if length > 0 {
 					end = now.Add(length)
@@ -76,7 +76,7 @@ func pauseEnd(cmd *cobra.Command, length time.Duration, until string) (time.Time
 	return end, nil
 }
 
-func (a *app) sayPaused(ctx context.Context, c *client.Client, name string, asJSON bool) error {
+func (a *app) sayPaused(ctx context.Context, c fleet, name string, asJSON bool) error {
 	if asJSON {
 		return a.printQueue(ctx, c, name, true)
 	}
@@ -105,7 +105,7 @@ func (a *app) newQueueResume() *cobra.Command {
 			if err != nil {
 				return err
 			}
-			return a.withClient(cmd, requestTimeout, func(ctx context.Context, c *client.Client) error {
+			return a.withFleet(cmd, requestTimeout, func(ctx context.Context, c fleet) error {
 				if err := c.Resume(ctx, name); err != nil {
 					return err
 				}
@@ -156,7 +156,7 @@ elsewhere --yes is needed. Pause the queue first if nothing more of it is to run
 			if err := a.mayAsk(&f); err != nil {
 				return err
 			}
-			return a.withClient(cmd, forever, func(ctx context.Context, c *client.Client) error {
+			return a.withFleet(cmd, forever, func(ctx context.Context, c fleet) error {
 				return a.bulk(ctx, purger{c, name}, o, all, &f)
 			})
 		},
@@ -167,9 +167,9 @@ elsewhere --yes is needed. Pause the queue first if nothing more of it is to run
 	return cmd
 }
 
-// purger is a client whose bulk operation is a purge of a queue.
+// purger is a fleet whose bulk operation is a purge of a queue.
 type purger struct {
-	*client.Client
+	fleet
 	queue string
 }
 
@@ -191,7 +191,7 @@ until they expire. Exits with 8 if it is in use, with 3 if there is no such queu
 			if err != nil {
 				return err
 			}
-			return a.withClient(cmd, requestTimeout, func(ctx context.Context, c *client.Client) error {
+			return a.withFleet(cmd, requestTimeout, func(ctx context.Context, c fleet) error {
 				if err := c.DeleteQueue(ctx, name); err != nil {
 					return err
 				}

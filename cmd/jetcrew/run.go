@@ -45,12 +45,14 @@ const rootHelp = `jetcrew runs background jobs on NATS JetStream, with no other 
 Settings come from flags, then from JETCREW_* in the environment, then from
 defaults; "jetcrew config" shows what is in effect.
 
+` + apiHelp + `
+
 Exit codes:
   0  done
   1  it failed, or was interrupted
   2  wrong usage: a flag, an argument, a setting or an input file, or an id that
      several queues have: name one with --queue
-  3  there is no such job, queue, key or schedule
+  3  there is no such job, queue, key, schedule or token
   8  nothing was changed: the state of the job, queue or key does not allow it, or
      the schedule is declared by another owner
   9  nobody leads ("jetcrew scheduler status")
@@ -152,7 +154,7 @@ func (a *app) newRoot() *cobra.Command {
 	root.SetOut(a.stdout)
 	root.SetErr(a.stderr)
 	addGlobalFlags(root)
-	root.AddCommand(a.newDev(), a.newWork(), a.newSchedule(), a.newScheduler(), a.newServe(), a.newSetup(), a.newHealth(), a.newEnqueue(), a.newJob(), a.newQueue(), a.newWorker(), a.newKV(), a.newBench(), a.newDemo(), a.newDemoWorker(), a.newConfig(), a.newDoctor(), a.newVersion())
+	root.AddCommand(a.newDev(), a.newWork(), a.newSchedule(), a.newScheduler(), a.newServe(), a.newToken(), a.newRefusal(), a.newSetup(), a.newHealth(), a.newEnqueue(), a.newJob(), a.newQueue(), a.newWorker(), a.newKV(), a.newBench(), a.newDemo(), a.newDemoWorker(), a.newConfig(), a.newDoctor(), a.newVersion())
 	a.addCompletion(root)
 	a.complete(root)
 	return root

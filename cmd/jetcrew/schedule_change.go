@@ -8,14 +8,13 @@ import (
 
 	"github.com/spf13/cobra"
 
-	"github.com/jetcrew/jetcrew/pkg/client"
 	"github.com/jetcrew/jetcrew/scheduler"
 )
 
 // scheduleChange is a command that does something to schedules by their names.
 type scheduleChange struct {
 	name, short, long string
-	one               func(context.Context, *client.Client, *scheduler.Store, string, string) (changedSchedule, error)
+	one               func(context.Context, fleet, scheduleStore, string, string) (changedSchedule, error)
 }
 
 // changedSchedule is what became of one schedule. As JSON, it is one line.
@@ -63,7 +62,7 @@ func (a *app) newScheduleChange(ch scheduleChange) *cobra.Command {
 			if err := validSchedule(space, names...); err != nil {
 				return err
 			}
-			return a.withSchedules(cmd, requestTimeout, func(ctx context.Context, c *client.Client, s *scheduler.Store) error {
+			return a.withSchedules(cmd, requestTimeout, func(ctx context.Context, c fleet, s scheduleStore) error {
 				return eachName(names, func(name string) error {
 					done, err := ch.one(ctx, c, s, space, name)
 					if err != nil {
@@ -95,8 +94,8 @@ func eachName(names []string, do func(string) error) error {
 	return errors.Join(errs...)
 }
 
-func setEnabled(enabled bool) func(context.Context, *client.Client, *scheduler.Store, string, string) (changedSchedule, error) {
-	return func(ctx context.Context, c *client.Client, s *scheduler.Store, space, name string) (changedSchedule, error) {
+func setEnabled(enabled bool) func(context.Context, fleet, scheduleStore, string, string) (changedSchedule, error) {
+	return func(ctx context.Context, c fleet, s scheduleStore, space, name string) (changedSchedule, error) {
 		sched, changed, err := s.SetEnabled(ctx, space, name, enabled)
 		if err != nil {
 			return changedSchedule{}, err
@@ -121,7 +120,7 @@ func setEnabled(enabled bool) func(context.Context, *client.Client, *scheduler.S
 	}
 }
 
-func deleteSchedule(ctx context.Context, _ *client.Client, s *scheduler.Store, space, name string) (changedSchedule, error) {
+func deleteSchedule(ctx context.Context, _ fleet, s scheduleStore, space, name string) (changedSchedule, error) {
 	out := changedSchedule{Space: space, Name: name, Changed: true, text: "deleted"}
 	old, err := s.Get(ctx, space, name)
 	switch {
@@ -150,9 +149,9 @@ is no such schedule; what else was named is done all the same.`,
 			if err := validSchedule(space, names...); err != nil {
 				return err
 			}
-			return a.withSchedules(cmd, requestTimeout, func(ctx context.Context, c *client.Client, s *scheduler.Store) error {
+			return a.withSchedules(cmd, requestTimeout, func(ctx context.Context, c fleet, s scheduleStore) error {
 				return eachName(names, func(name string) error {
-					e, err := s.RunNow(ctx, c.Producer(), space, name)
+					e, err := s.RunNow(ctx, space, name)
 					if err != nil {
 						return err
 					}

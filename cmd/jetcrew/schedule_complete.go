@@ -1,12 +1,16 @@
 package main
 
 import (
+	"context"
 	"slices"
 	"strings"
 
 	"github.com/rs/zerolog"
 	"github.com/spf13/cobra"
 
+	"github.com/jetcrew/jetcrew/pkg/apiclient"
+	"github.com/jetcrew/jetcrew/pkg/client"
+	"github.com/jetcrew/jetcrew/pkg/config"
 	"github.com/jetcrew/jetcrew/pkg/job"
 	"github.com/jetcrew/jetcrew/scheduler"
 )
@@ -29,29 +33,27 @@ func (a *app) completeSchedule(cmd *cobra.Command, args []string, typed string) 
 	return out, cobra.ShellCompDirectiveNoFileComp
 }
 
-// scheduleNames asks for the names of a space's schedules, as flags and environment say where. It makes nothing.
-func (a *app) scheduleNames(cmd *cobra.Command) ([]string, error) {
-	ctx, c, cfg, end, err := a.connectToComplete(cmd)
-	if err != nil {
-		return nil, err
-	}
-	defer end()
-	s, err := openSchedules(ctx, c, cfg, zerolog.Nop())
-	if err != nil {
-		return nil, err
-	}
+// scheduleNames asks for the names of a space's schedules.
+func (a *app) scheduleNames(cmd *cobra.Command) (names []string, err error) {
 	space := job.DefaultSpace
 	if f := cmd.Flags().Lookup("space"); f != nil && f.Value.String() != "" {
 		space = f.Value.String()
 	}
-	l, err := s.List(ctx, scheduler.Filter{Space: space})
-	if err != nil {
-		return nil, err
+	list := func(l scheduler.Listing, err error) error {
+		for i := range l.Schedules {
+			names = append(names, l.Schedules[i].Name)
+		}
+		slices.Sort(names)
+		return err
 	}
-	var names []string
-	for i := range l.Schedules {
-		names = append(names, l.Schedules[i].Name)
-	}
-	slices.Sort(names)
-	return names, nil
+	err = a.toComplete(cmd, func(ctx context.Context, c *client.Client, cfg *config.Config) error {
+		s, err := openSchedules(ctx, c, cfg, zerolog.Nop())
+		if err != nil {
+			return err
+		}
+		return list(s.List(ctx, scheduler.Filter{Space: space}))
+	}, func(ctx context.Context, c *apiclient.Client) error {
+		return list(c.Schedules().List(ctx, scheduler.Filter{Space: space}))
+	})
+	return names, err
 }

@@ -7,7 +7,6 @@ import (
 	"github.com/jedib0t/go-pretty/v6/table"
 	"github.com/spf13/cobra"
 
-	"github.com/jetcrew/jetcrew/pkg/client"
 	"github.com/jetcrew/jetcrew/pkg/config"
 	"github.com/jetcrew/jetcrew/scheduler"
 )
@@ -33,7 +32,7 @@ such schedule.`,
 			if err := validSchedule(space, args[0]); err != nil {
 				return err
 			}
-			return a.withSchedules(cmd, requestTimeout, func(ctx context.Context, c *client.Client, s *scheduler.Store) error {
+			return a.withSchedules(cmd, requestTimeout, func(ctx context.Context, c fleet, s scheduleStore) error {
 				sched, err := s.Get(ctx, space, args[0])
 				if err != nil {
 					return err
@@ -51,7 +50,7 @@ such schedule.`,
 	return cmd
 }
 
-func (a *app) showSchedule(s *scheduler.Schedule, c *client.Client) {
+func (a *app) showSchedule(s *scheduler.Schedule, c fleet) {
 	t := a.table()
 	row := func(name, value string) {
 		if value != "" {

@@ -8,13 +8,9 @@ import (
 	"github.com/jedib0t/go-pretty/v6/table"
 	"github.com/spf13/cobra"
 
-	"github.com/jetcrew/jetcrew/pkg/client"
 	"github.com/jetcrew/jetcrew/pkg/job"
 	"github.com/jetcrew/jetcrew/scheduler"
 )
-
-// overdueAfter is how late a fire is when nobody makes it: for longer than another process needs to take the lead.
-const overdueAfter = 15 * time.Second
 
 type scheduleListFlags struct {
 	space, owner   string
@@ -44,7 +40,7 @@ unreadable, what is stored among them that is no schedule.`,
 			if err != nil {
 				return err
 			}
-			return a.withSchedules(cmd, requestTimeout, func(ctx context.Context, c *client.Client, s *scheduler.Store) error {
+			return a.withSchedules(cmd, requestTimeout, func(ctx context.Context, c fleet, s scheduleStore) error {
 				if f.due {
 					filter.DueBy = c.Now()
 				}
@@ -84,40 +80,24 @@ func (f *scheduleListFlags) filter(cmd *cobra.Command) (scheduler.Filter, error)
 	return filter, nil
 }
 
-func (a *app) listSchedules(ctx context.Context, s *scheduler.Store, filter scheduler.Filter, f *scheduleListFlags, now time.Time) error {
+func (a *app) listSchedules(ctx context.Context, s scheduleStore, filter scheduler.Filter, f *scheduleListFlags, now time.Time) error {
 	l, err := s.List(ctx, filter)
 	if err != nil {
 		return err
 	}
 	a.warnUnreadable(l.Unreadable)
-	total := len(l.Schedules)
-	if f.limit > 0 {
-		l.Schedules = l.Schedules[:min(f.limit, total)]
-	}
+	out := l.List(f.limit)
 	if f.json {
-		out := struct {
-			Schedules  []scheduler.Schedule `json:"schedules"`
-			Total      int                  `json:"total"`
-			Unreadable []string             `json:"unreadable,omitzero"`
-		}{l.Schedules, total, texts(l.Unreadable)}
 		return a.printJSON(out)
 	}
-	a.showSchedules(l.Schedules, now)
-	switch shown := len(l.Schedules); {
-	case total == 0:
+	a.showSchedules(out.Schedules, now)
+	switch shown := len(out.Schedules); {
+	case out.Total == 0:
 		fmt.Fprintln(a.stderr, "no schedules")
-	case shown < total:
-		fmt.Fprintf(a.stderr, "%d of %d schedules\n", shown, total)
+	case shown < out.Total:
+		fmt.Fprintf(a.stderr, "%d of %d schedules\n", shown, out.Total)
 	}
 	return nil
-}
-
-func texts(errs []error) []string {
-	var out []string
-	for _, err := range errs {
-		out = append(out, err.Error())
-	}
-	return out
 }
 
 func (a *app) showSchedules(schedules []scheduler.Schedule, now time.Time) {
@@ -150,7 +130,7 @@ func scheduleState(s *scheduler.Schedule, now time.Time) string {
 		return "off"
 	case s.NextRunAt.IsZero():
 		return "over"
-	case overdue(s, now):
+	case s.Overdue(now):
 		return "overdue"
 	case !s.NextRunAt.After(now):
 		return "due"
@@ -159,10 +139,6 @@ func scheduleState(s *scheduler.Schedule, now time.Time) string {
 	default:
 		return "on"
 	}
-}
-
-func overdue(s *scheduler.Schedule, now time.Time) bool {
-	return s.Active() && !s.NextRunAt.IsZero() && now.Sub(s.NextRunAt) > overdueAfter
 }
 
 // until is how far away an instant is, for people, as a part of a sentence.

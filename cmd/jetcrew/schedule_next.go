@@ -8,7 +8,6 @@ import (
 	"github.com/jedib0t/go-pretty/v6/table"
 	"github.com/spf13/cobra"
 
-	"github.com/jetcrew/jetcrew/pkg/client"
 	"github.com/jetcrew/jetcrew/scheduler"
 )
 
@@ -52,7 +51,7 @@ it is none or can never fire, with 3 if there is no such schedule.`,
 			if err := validSchedule(f.space, args[0]); err != nil {
 				return err
 			}
-			return a.withSchedules(cmd, requestTimeout, func(ctx context.Context, c *client.Client, s *scheduler.Store) error {
+			return a.withSchedules(cmd, requestTimeout, func(ctx context.Context, c fleet, s scheduleStore) error {
 				sched, err := s.Get(ctx, f.space, args[0])
 				if err != nil {
 					return err
@@ -119,30 +118,10 @@ func (a *app) showFires(fires []time.Time, timezone string, now time.Time) error
 	return nil
 }
 
-// fireOutput is an instant as JSON, in UTC and on the clocks of its zone.
-type fireOutput struct {
-	At    time.Time `json:"at"`
-	Local string    `json:"local"`
-}
-
 func (a *app) printFires(fires []time.Time, timezone string) error {
-	out, err := firesOutput(fires, timezone)
+	out, err := scheduler.LocalFires(fires, timezone)
 	if err != nil {
 		return err
 	}
-	return a.printJSON(struct {
-		Next []fireOutput `json:"next"`
-	}{out})
-}
-
-func firesOutput(fires []time.Time, timezone string) ([]fireOutput, error) {
-	zone, err := time.LoadLocation(timezone)
-	if err != nil {
-		return nil, fmt.Errorf("timezone: %w", err)
-	}
-	out := make([]fireOutput, len(fires))
-	for i, at := range fires {
-		out[i] = fireOutput{at, at.In(zone).Format(time.RFC3339)}
-	}
-	return out, nil
+	return a.printJSON(scheduler.Fires{Next: out})
 }

@@ -8,7 +8,6 @@ import (
 
 	"github.com/spf13/cobra"
 
-	"github.com/jetcrew/jetcrew/pkg/client"
 	"github.com/jetcrew/jetcrew/pkg/job"
 	"github.com/jetcrew/jetcrew/scheduler"
 )
@@ -82,7 +81,7 @@ schedules that it has no more. It needs an owner, and asks first; without a term
 			if err != nil {
 				return err
 			}
-			return a.withSchedules(cmd, requestTimeout, func(ctx context.Context, c *client.Client, s *scheduler.Store) error {
+			return a.withSchedules(cmd, requestTimeout, func(ctx context.Context, c fleet, s scheduleStore) error {
 				return a.putOne(ctx, c, s, spec, &f)
 			})
 		},
@@ -158,15 +157,7 @@ func checkOwner(owner string) error {
 	return job.ValidateName("owner", owner, job.MaxName)
 }
 
-// putOutput is what became of a schedule that was put, as JSON.
-type putOutput struct {
-	Change   scheduler.Change    `json:"change"`
-	Schedule *scheduler.Schedule `json:"schedule"`
-	Next     []fireOutput        `json:"next"`
-	Warnings []string            `json:"warnings,omitzero"`
-}
-
-func (a *app) putOne(ctx context.Context, c *client.Client, s *scheduler.Store, spec scheduler.Spec, f *putFlags) error {
+func (a *app) putOne(ctx context.Context, c fleet, s scheduleStore, spec scheduler.Spec, f *putFlags) error {
 	sched, change, err := putOrSay(ctx, c, s, spec, f)
 	if err != nil {
 		return ownerHint(err)
@@ -180,11 +171,11 @@ func (a *app) putOne(ctx context.Context, c *client.Client, s *scheduler.Store, 
 		a.warn(w)
 	}
 	if f.json {
-		next, err := firesOutput(fires, sched.Timezone)
+		next, err := scheduler.LocalFires(fires, sched.Timezone)
 		if err != nil {
 			return err
 		}
-		return a.printJSON(putOutput{change, sched, next, warnings})
+		return a.printJSON(scheduler.PutDone{Change: change, Schedule: sched, Next: next, Warnings: warnings})
 	}
 	state := ""
 	if !sched.Active() {
@@ -199,7 +190,7 @@ func (a *app) putOne(ctx context.Context, c *client.Client, s *scheduler.Store, 
 }
 
 // putOrSay puts a schedule, or answers what it would be.
-func putOrSay(ctx context.Context, c *client.Client, s *scheduler.Store, spec scheduler.Spec, f *putFlags) (*scheduler.Schedule, scheduler.Change, error) {
+func putOrSay(ctx context.Context, c fleet, s scheduleStore, spec scheduler.Spec, f *putFlags) (*scheduler.Schedule, scheduler.Change, error) {
 	if !f.dryRun {
 		return s.Put(ctx, f.owner, spec)
 	}

@@ -9,17 +9,8 @@ import (
 	"github.com/jedib0t/go-pretty/v6/table"
 	"github.com/spf13/cobra"
 
-	"github.com/jetcrew/jetcrew/pkg/client"
 	"github.com/jetcrew/jetcrew/scheduler"
 )
-
-// plannedChange is what a file does to one schedule.
-type plannedChange struct {
-	Space     string           `json:"space"`
-	Name      string           `json:"name"`
-	Change    scheduler.Change `json:"change"`
-	NextRunAt time.Time        `json:"nextRunAt,omitzero"`
-}
 
 // putFile puts the schedules of a file, and deletes the owner's others if that was asked for.
 func (a *app) putFile(cmd *cobra.Command, args []string, f *putFlags) error {
@@ -50,7 +41,7 @@ func (a *app) putFile(cmd *cobra.Command, args []string, f *putFlags) error {
 	case f.prune && !f.yes && !f.dryRun && !a.asks():
 		return usagef("--prune deletes schedules, and there is no terminal to ask: say --yes, or --dry-run to see which")
 	}
-	return a.withSchedules(cmd, forever, func(ctx context.Context, c *client.Client, s *scheduler.Store) error {
+	return a.withSchedules(cmd, forever, func(ctx context.Context, c fleet, s scheduleStore) error {
 		plan, err := a.planFile(ctx, s, file, f.prune, c.Now())
 		if err != nil {
 			return err
@@ -70,9 +61,9 @@ func (a *app) putFile(cmd *cobra.Command, args []string, f *putFlags) error {
 }
 
 // planFile is what a file comes to, by what is stored now. Another owner's schedule has nothing done at all.
-func (a *app) planFile(ctx context.Context, s *scheduler.Store, file *scheduleFile, prune bool, now time.Time) ([]plannedChange, error) {
+func (a *app) planFile(ctx context.Context, s scheduleStore, file *scheduleFile, prune bool, now time.Time) ([]scheduler.Planned, error) {
 	have := make(map[string]*scheduler.Schedule)
-	var others []plannedChange
+	var others []scheduler.Planned
 	declared := file.names()
 	for _, space := range file.spaces {
 		l, err := s.List(ctx, scheduler.Filter{Space: space})
@@ -84,11 +75,11 @@ func (a *app) planFile(ctx context.Context, s *scheduler.Store, file *scheduleFi
 			old := &l.Schedules[i]
 			have[space+"\x00"+old.Name] = old
 			if prune && old.Owner == file.owner && !declared[space+"\x00"+old.Name] {
-				others = append(others, plannedChange{Space: space, Name: old.Name, Change: scheduler.Deleted})
+				others = append(others, scheduler.Planned{Space: space, Name: old.Name, Change: scheduler.Deleted})
 			}
 		}
 	}
-	var plan []plannedChange
+	var plan []scheduler.Planned
 	var taken []string
 	for _, e := range file.entries {
 		old := have[e.spec.Space+"\x00"+e.spec.Name]
@@ -100,7 +91,7 @@ func (a *app) planFile(ctx context.Context, s *scheduler.Store, file *scheduleFi
 		if err != nil {
 			return nil, err
 		}
-		plan = append(plan, plannedChange{Space: next.Space, Name: next.Name, Change: change, NextRunAt: next.NextRunAt})
+		plan = append(plan, scheduler.Planned{Space: next.Space, Name: next.Name, Change: change, NextRunAt: next.NextRunAt})
 	}
 	if len(taken) > 0 {
 		return nil, fmt.Errorf("%w, and nothing was changed: %s; --owner says whose they are", scheduler.ErrOwned, strings.Join(taken, ", "))
@@ -131,7 +122,7 @@ func schedules(n int) string {
 	return fmt.Sprintf("%d schedules", n)
 }
 
-func deletions(plan []plannedChange) []string {
+func deletions(plan []scheduler.Planned) []string {
 	var out []string
 	for _, ch := range plan {
 		if ch.Change == scheduler.Deleted {
@@ -142,7 +133,7 @@ func deletions(plan []plannedChange) []string {
 }
 
 // carryOut does it, and answers what was really done: others may have been at it at the same time.
-func (a *app) carryOut(ctx context.Context, s *scheduler.Store, file *scheduleFile, prune bool, plan []plannedChange) ([]plannedChange, error) {
+func (a *app) carryOut(ctx context.Context, s scheduleStore, file *scheduleFile, prune bool, plan []scheduler.Planned) ([]scheduler.Planned, error) {
 	if !prune {
 		for i, e := range file.entries {
 			sched, change, err := s.Put(ctx, file.owner, e.spec)
@@ -192,7 +183,7 @@ func brokenOff(err error, changed int) error {
 }
 
 // sayPlan prints what was done, or would be.
-func (a *app) sayPlan(ctx context.Context, c *client.Client, file *scheduleFile, plan []plannedChange, f *putFlags) error {
+func (a *app) sayPlan(ctx context.Context, c fleet, file *scheduleFile, plan []scheduler.Planned, f *putFlags) error {
 	specs := make([]scheduler.Spec, len(file.entries))
 	for i, e := range file.entries {
 		specs[i] = e.spec
@@ -202,11 +193,7 @@ func (a *app) sayPlan(ctx context.Context, c *client.Client, file *scheduleFile,
 		a.warn(w)
 	}
 	if f.json {
-		return a.printJSON(struct {
-			DryRun    bool            `json:"dryRun"`
-			Schedules []plannedChange `json:"schedules"`
-			Warnings  []string        `json:"warnings,omitzero"`
-		}{f.dryRun, plan, warnings})
+		return a.printJSON(scheduler.Plan{DryRun: f.dryRun, Schedules: plan, Warnings: warnings})
 	}
 	t := a.table("SCHEDULE", "CHANGE", "NEXT", "IN")
 	n := make(map[scheduler.Change]int)

@@ -11,6 +11,7 @@ import (
 	"github.com/spf13/cobra"
 	"github.com/spf13/pflag"
 
+	"github.com/jetcrew/jetcrew/pkg/apiclient"
 	"github.com/jetcrew/jetcrew/pkg/client"
 	"github.com/jetcrew/jetcrew/pkg/config"
 	"github.com/jetcrew/jetcrew/pkg/job"
@@ -30,18 +31,42 @@ func openSchedules(ctx context.Context, c *client.Client, cfg *config.Config, lo
 	return s, err
 }
 
-// withSchedules runs fn of a one-shot command with a connection and the schedules. A signal ends it.
-func (a *app) withSchedules(cmd *cobra.Command, timeout time.Duration, fn func(context.Context, *client.Client, *scheduler.Store) error) error {
-	cfg, err := a.load(cmd)
-	if err != nil {
-		return err
-	}
-	return a.withClient(cmd, timeout, func(ctx context.Context, c *client.Client) error {
+// scheduleStore is what commands ask for schedules.
+type scheduleStore interface {
+	Get(ctx context.Context, space, name string) (*scheduler.Schedule, error)
+	List(ctx context.Context, f scheduler.Filter) (scheduler.Listing, error)
+	Put(ctx context.Context, owner string, spec scheduler.Spec) (*scheduler.Schedule, scheduler.Change, error)
+	Reconcile(ctx context.Context, space, owner string, specs []scheduler.Spec) (scheduler.Report, error)
+	SetEnabled(ctx context.Context, space, name string, enabled bool) (*scheduler.Schedule, bool, error)
+	Delete(ctx context.Context, space, name string) error
+	RunNow(ctx context.Context, space, name string) (job.Enqueued, error)
+}
+
+// storedSchedules are the schedules over NATS.
+type storedSchedules struct {
+	*scheduler.Store
+	jobs job.Producer
+}
+
+// RunNow puts a job of a schedule in.
+func (s storedSchedules) RunNow(ctx context.Context, space, name string) (job.Enqueued, error) {
+	return s.Store.RunNow(ctx, s.jobs, space, name)
+}
+
+// withSchedules runs fn of a one-shot command with the fleet and its schedules, as withFleet does.
+func (a *app) withSchedules(cmd *cobra.Command, timeout time.Duration, fn func(context.Context, fleet, scheduleStore) error) error {
+	return a.withEither(cmd, timeout, func(ctx context.Context, c *client.Client) error {
+		cfg, err := a.load(cmd)
+		if err != nil {
+			return err
+		}
 		s, err := openSchedules(ctx, c, cfg, a.quietLogger(cfg))
 		if err != nil {
 			return err
 		}
-		return fn(ctx, c, s)
+		return fn(ctx, c, storedSchedules{s, c.Producer()})
+	}, func(ctx context.Context, c *apiclient.Client) error {
+		return fn(ctx, apiFleet{c}, c.Schedules())
 	})
 }
 

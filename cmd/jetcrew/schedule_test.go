@@ -252,8 +252,8 @@ func TestScheduleStates(t *testing.T) {
 	off := false
 	for want, s := range map[string]scheduler.Schedule{
 		"on":      {NextRunAt: now.Add(time.Second)},
-		"due":     {NextRunAt: now.Add(-overdueAfter)},
-		"overdue": {NextRunAt: now.Add(-overdueAfter - 1)},
+		"due":     {NextRunAt: now.Add(-scheduler.OverdueAfter)},
+		"overdue": {NextRunAt: now.Add(-scheduler.OverdueAfter - 1)},
 		"over":    {},
 		"failing": {NextRunAt: now.Add(time.Second), Error: "job too large"},
 		"off":     {NextRunAt: now.Add(-time.Hour), Spec: scheduler.Spec{Enabled: &off}},

@@ -4,13 +4,13 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"time"
 
 	"github.com/jedib0t/go-pretty/v6/table"
 	"github.com/nats-io/nats.go/jetstream"
 	"github.com/rs/zerolog"
 	"github.com/spf13/cobra"
 
+	"github.com/jetcrew/jetcrew/pkg/apiclient"
 	"github.com/jetcrew/jetcrew/pkg/client"
 	"github.com/jetcrew/jetcrew/pkg/config"
 	"github.com/jetcrew/jetcrew/scheduler"
@@ -43,13 +43,7 @@ Exits with 9 if nobody leads. A leader that dies is seen to be gone within about
   jetcrew scheduler status --json | jq .overdue`,
 		Args: cobra.NoArgs,
 		RunE: func(cmd *cobra.Command, _ []string) error {
-			cfg, err := a.load(cmd)
-			if err != nil {
-				return err
-			}
-			cfg.Manage = string(streams.ManageVerify)
-			return a.withClient(cmd, requestTimeout, func(ctx context.Context, c *client.Client) error {
-				st, err := schedulerStatusOf(ctx, c, cfg, a.quietLogger(cfg))
+			show := func(st *scheduler.Status, err error) error {
 				if err != nil {
 					return err
 				}
@@ -62,6 +56,16 @@ Exits with 9 if nobody leads. A leader that dies is seen to be gone within about
 					return scheduler.ErrNoLeader
 				}
 				return err
+			}
+			return a.withEither(cmd, requestTimeout, func(ctx context.Context, c *client.Client) error {
+				cfg, err := a.load(cmd)
+				if err != nil {
+					return err
+				}
+				cfg.Manage = string(streams.ManageVerify)
+				return show(schedulerStatusOf(ctx, c, cfg, a.quietLogger(cfg)))
+			}, func(ctx context.Context, c *apiclient.Client) error {
+				return show(c.Schedules().Status(ctx))
 			})
 		},
 	}
@@ -69,27 +73,8 @@ Exits with 9 if nobody leads. A leader that dies is seen to be gone within about
 	return cmd
 }
 
-// schedulerStatus is how schedules are kept up with, as JSON.
-type schedulerStatus struct {
-	At         time.Time         `json:"at"` // by the store's clock
-	Leader     *scheduler.Leader `json:"leader,omitzero"`
-	Schedules  int               `json:"schedules"`
-	Disabled   int               `json:"disabled"`
-	Overdue    int               `json:"overdue"`
-	Failing    int               `json:"failing"`
-	Unreadable int               `json:"unreadable"`
-	Next       *nextFire         `json:"next,omitzero"`
-}
-
-// nextFire is the fire that is due next, or has been due for the longest.
-type nextFire struct {
-	Space string    `json:"space"`
-	Name  string    `json:"name"`
-	At    time.Time `json:"at"`
-}
-
-func schedulerStatusOf(ctx context.Context, c *client.Client, cfg *config.Config, log zerolog.Logger) (*schedulerStatus, error) {
-	st := &schedulerStatus{At: c.Now()}
+func schedulerStatusOf(ctx context.Context, c *client.Client, cfg *config.Config, log zerolog.Logger) (*scheduler.Status, error) {
+	st := &scheduler.Status{At: c.Now()}
 	e, err := newElection(ctx, c, cfg, newProcessID("status"), log)
 	var leader scheduler.Leader
 	if err == nil {
@@ -113,31 +98,11 @@ func schedulerStatusOf(ctx context.Context, c *client.Client, cfg *config.Config
 	if err != nil {
 		return nil, err
 	}
-	st.count(l)
+	st.Count(l)
 	return st, nil
 }
 
-func (st *schedulerStatus) count(l scheduler.Listing) {
-	st.Schedules, st.Unreadable = len(l.Schedules), len(l.Unreadable)
-	for i := range l.Schedules {
-		s := &l.Schedules[i]
-		if !s.Active() {
-			st.Disabled++
-			continue
-		}
-		if s.Error != "" {
-			st.Failing++
-		}
-		if overdue(s, st.At) {
-			st.Overdue++
-		}
-		if st.Next == nil && !s.NextRunAt.IsZero() { // they stand in this order
-			st.Next = &nextFire{s.Space, s.Name, s.NextRunAt}
-		}
-	}
-}
-
-func (a *app) showSchedulerStatus(st *schedulerStatus) {
+func (a *app) showSchedulerStatus(st *scheduler.Status) {
 	t := a.table()
 	if l := st.Leader; l != nil {
 		t.AppendRow(table.Row{"leader", safe(l.ID)})

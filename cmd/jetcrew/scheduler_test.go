@@ -14,13 +14,13 @@ import (
 )
 
 // leads waits until somebody leads, and answers what the status says.
-func leads(t *testing.T, args ...string) schedulerStatus {
+func leads(t *testing.T, args ...string) scheduler.Status {
 	t.Helper()
-	var st schedulerStatus
+	var st scheduler.Status
 	require.Eventually(t, func() bool {
 		r := call(t, append([]string{"scheduler", "status", "--json"}, args...)...)
 		require.Contains(t, []int{exitOK, exitNoLeader}, r.code, r.err)
-		st = schedulerStatus{}
+		st = scheduler.Status{}
 		require.NoError(t, json.Unmarshal([]byte(r.out), &st))
 		return r.code == exitOK
 	}, 30*time.Second, 50*time.Millisecond)
@@ -133,8 +133,8 @@ func TestSetupMakesTheBucketOfSchedules(t *testing.T) {
 func TestAStatusCounts(t *testing.T) {
 	now := time.Date(2030, 1, 1, 0, 0, 0, 0, time.UTC)
 	off := false
-	st := schedulerStatus{At: now}
-	st.count(scheduler.Listing{
+	st := scheduler.Status{At: now}
+	st.Count(scheduler.Listing{
 		Schedules: []scheduler.Schedule{
 			{Spec: scheduler.Spec{Name: "off", Enabled: &off}, NextRunAt: now.Add(-time.Hour)},
 			{Spec: scheduler.Spec{Name: "late", Space: "s\x1b"}, NextRunAt: now.Add(-time.Minute)},
@@ -144,41 +144,10 @@ func TestAStatusCounts(t *testing.T) {
 		},
 		Unreadable: []error{scheduler.ErrUnreadable},
 	})
-	require.Equal(t, schedulerStatus{
-		At: now, Schedules: 5, Disabled: 1, Overdue: 1, Failing: 1, Unreadable: 1, Next: &nextFire{"s\x1b", "late", now.Add(-time.Minute)},
+	require.Equal(t, scheduler.Status{
+		At: now, Schedules: 5, Disabled: 1, Overdue: 1, Failing: 1, Unreadable: 1, Next: &scheduler.NextFire{Space: "s\x1b", Name: "late", At: now.Add(-time.Minute)},
 	}, st)
 	out := &lockedBuffer{}
 	(&app{stdout: out}).showSchedulerStatus(&st)
 	require.Contains(t, out.String(), `s\x1b/late at 2029-12-31T23:59:00.000Z (1m late)`)
-}
-
-func TestWhoServesASchedule(t *testing.T) {
-	many := make([]string, typesTold)
-	for i := range many {
-		many[i] = strings.Repeat("t", i+1)
-	}
-	spec := scheduler.Spec{Queue: "q", Type: "x"}
-	for _, c := range []struct {
-		want   string
-		queues []job.WorkerQueue
-	}{
-		{"no worker that is alive takes jobs from the queue q", nil},
-		{"no worker that is alive takes jobs from the queue q", []job.WorkerQueue{{Queue: "other", Types: []string{"x"}}}},
-		{"no worker that is alive on the queue q handles the type x", []job.WorkerQueue{{Queue: "q", Types: []string{"y"}}}},
-		{"", []job.WorkerQueue{{Queue: "q", Types: []string{"y"}}, {Queue: "q", Types: []string{"x"}}}},
-		{"", []job.WorkerQueue{{Queue: "q"}}}, // it does not tell
-		{"", []job.WorkerQueue{{Queue: "q", Types: many}}},
-	} {
-		require.Equal(t, c.want, unservedBy([]job.Worker{{Queues: c.queues}}, &spec))
-	}
-}
-
-func TestAScheduleThatDoesNotFireEveryYearIsPointedOut(t *testing.T) {
-	now := time.Date(2030, 3, 1, 0, 0, 0, 0, time.UTC)
-	for cron, rare := range map[string]bool{
-		"0 0 29 2 *": true, "@yearly": false, "@every 366d": false, "0 0 31 12 *": false, "* * * * *": false, "0 0 1 3 *": false,
-	} {
-		got := rarely(&scheduler.Spec{Space: "s", Name: "n", Type: "t", Cron: cron, Timezone: "America/New_York"}, now)
-		require.Equal(t, rare, got != "", "%s: %s", cron, got)
-	}
 }

@@ -20,6 +20,7 @@ const defaultListen = "127.0.0.1:8080"
 
 func (a *app) newServe() *cobra.Command {
 	var listen, measured string
+	var limits callLimits
 	cmd := &cobra.Command{
 		Use:   "serve",
 		Short: "Serve the HTTP API",
@@ -30,18 +31,27 @@ the requests that run:
   /v1/jobs/{space}/{id}        read a job's record, delete it; /cancel, /requeue, /run-now
   /v1/jobs/cancel              and /requeue, /run-now, /delete: all jobs that a filter means
   /v1/counts, /v1/queues       count jobs, look at queues, pause, set and purge them
+  /v1/calls, /v1/runs          put a job in and wait for its answer; cancel it
+  /v1/events                   what happens to jobs, as server-sent events
   /v1/workers                  the workers that are alive
   /v1/schedules, /v1/scheduler schedules, and who fires them
   /v1/kv, /v1/lists            the key/value store
+  /v1/tokens, /v1/refusals     who may call, and what was refused; /v1/errors/{id}
   /healthz, /readyz            whether the process lives, and whether it can serve
   /openapi.json                all of it, described
 
-Callers need a bearer token. Tokens are kept as hashes, a line each, in the file that
-JETCREW_API_TOKENS_FILE names, or separated by semicolons in JETCREW_API_TOKENS;
-"jetcrew serve hash-token" makes such a line. A token with spaces in its line has to
-do with these only, and nothing with what belongs to all, such as queues. Tokens are read
-at the start. Without any, the API is open to everyone on this machine, and refuses to
-listen on anything but a loopback address.
+Callers need a bearer token. "jetcrew token create" makes one, with its scopes, spaces and
+lifetime, and needs no restart. Others are kept as hashes, a line each, in the file that
+JETCREW_API_TOKENS_FILE names, or separated by semicolons in JETCREW_API_TOKENS; "jetcrew
+serve hash-token" makes such a line, and they are read at the start. A token with spaces has
+to do with these only, and nothing with what belongs to all, such as queues. For as long as
+no token was configured or ever made, the API is open to everyone on this machine, and
+refuses to listen on anything but a loopback address; from the first one on nobody calls
+without, also when the last is revoked.
+
+JETCREW_API_RATE_TOKEN and JETCREW_API_RATE_SPACE, such as 100/1s, limit requests by token and
+by space, and JETCREW_API_MAX_READY how many ready jobs a queue is filled up to (429). What was
+refused is recorded: "jetcrew refusal list".
 
 It speaks plain HTTP: put a proxy that speaks TLS in front of it.`,
 		Example: `  jetcrew serve
@@ -68,27 +78,23 @@ It speaks plain HTTP: put a proxy that speaks TLS in front of it.`,
 					return err
 				}
 			}
-			return a.serve(cfg, listen, measured, tokens)
+			if err := limits.check(); err != nil {
+				return err
+			}
+			return a.serve(cfg, listen, measured, tokens, limits)
 		},
 	}
 	cmd.Flags().StringVar(&listen, "listen", defaultListen, "host:port to listen on")
 	cmd.Flags().StringVar(&measured, "metrics-listen", "", "host:port to answer /metrics on, without a token (default: nowhere)")
+	limits.flags(cmd.Flags())
 	cmd.AddCommand(a.newHashToken())
 	return cmd
 }
 
-func (a *app) serve(cfg *config.Config, listen, measured string, tokens *httpapi.Tokens) error {
+func (a *app) serve(cfg *config.Config, listen, measured string, tokens *httpapi.Tokens, limits callLimits) error {
 	log := a.logger(cfg)
 	ctx, stop := a.untilSignal(context.Background())
 	defer stop()
-	l, err := httpapi.Listen(listen, tokens)
-	if errors.Is(err, httpapi.ErrOpen) {
-		return usageError{fmt.Errorf("--listen: %w: set JETCREW_API_TOKENS_FILE or JETCREW_API_TOKENS", err)}
-	}
-	if err != nil {
-		return err
-	}
-	defer l.Close()
 	c, err := a.connect(ctx, cfg, log)
 	if err != nil {
 		return err
@@ -96,32 +102,44 @@ func (a *app) serve(cfg *config.Config, listen, measured string, tokens *httpapi
 	defer c.Close()
 	ctx, done := whileConnected(ctx, c.Conn())
 	defer done()
+	access := newAccess(c, cfg, log)
+	defer access.Close()
+	l, err := listenAPI(ctx, listen, tokens, access, log)
+	if err != nil {
+		return err
+	}
+	defer l.Close()
 	ready, err := newReadiness(c, cfg)
 	if err != nil {
 		return err
 	}
+	ctx, end := context.WithCancel(ctx)
+	defer end()
+	answers, err := newAnswering(ctx, c, limits, log)
+	if err != nil {
+		return err
+	}
+	defer answers.close()
+	m := newMetrics(c, "serve", log)
 	h, err := httpapi.New(httpapi.Config{
 		Jobs: c, Operator: c, Queues: c, Schedules: schedulesWhenAsked(c, cfg, log), KV: c.KV(),
-		Ready: ready, Connected: c.Conn().IsConnected, Tokens: tokens, Version: programVersion(), Logger: log,
+		Ready: ready, Connected: c.Conn().IsConnected, Tokens: tokens, Access: access, Calls: answers.calls, Events: answers.events, MaxReady: cfg.APIMaxReady, Version: programVersion(), Logger: log,
+		Observe: m.Served,
 	})
 	if err != nil {
 		return err
 	}
-	if tokens == nil {
-		log.Warn().Msg("no tokens are configured: everyone on this machine may use the API, and nobody else can")
-	}
-	v, err := openVitals("metrics-listen", measured, c, cfg, newMetrics(c, "serve", log), log)
+	v, err := openVitals("metrics-listen", measured, c, cfg, m, log)
 	if err != nil {
 		return err
 	}
-	ctx, end := context.WithCancel(ctx)
 	var served error // read after beside is done
 	var beside sync.WaitGroup
 	beside.Go(func() {
 		defer end()
 		served = v.run(ctx)
 	})
-	err = runHTTP(ctx, l, h, log)
+	err = runHTTP(ctx, l, m.API(h), log)
 	end()
 	beside.Wait()
 	return errors.Join(err, served)

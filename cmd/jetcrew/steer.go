@@ -6,7 +6,6 @@ import (
 
 	"github.com/spf13/cobra"
 
-	"github.com/jetcrew/jetcrew/pkg/client"
 	"github.com/jetcrew/jetcrew/pkg/job"
 )
 
@@ -17,7 +16,7 @@ type operation struct {
 	verb, past  string       // as people say them
 	pastOfMany  string       // where it says more than past
 	statuses    []job.Status // of many, where the flags name none
-	one         func(*client.Client) func(context.Context, job.Key) (job.Changed, error)
+	one         func(job.Steerer) func(context.Context, job.Key) (job.Changed, error)
 }
 
 // The operations, as commands; read only.
@@ -27,7 +26,7 @@ var operations = []operation{
 		short: "End jobs that wait, and stop those that run",
 		long: `A job that waits ends cancelled at once. One that runs is told to stop: its handler's
 context ends within a second, and then the job; "jetcrew job wait" waits for that.`,
-		one: func(c *client.Client) func(context.Context, job.Key) (job.Changed, error) { return c.Cancel },
+		one: func(c job.Steerer) func(context.Context, job.Key) (job.Changed, error) { return c.Cancel },
 	},
 	{
 		// What has succeeded is not run again because somebody forgot to say which jobs are meant.
@@ -35,21 +34,21 @@ context ends within a second, and then the job; "jetcrew job wait" waits for tha
 		short: "Run jobs again that have ended",
 		long: `A job that has ended runs again, with all its attempts; its history stays. Many are
 those that failed or are dead, unless --status names others.`,
-		one: func(c *client.Client) func(context.Context, job.Key) (job.Changed, error) { return c.Requeue },
+		one: func(c job.Steerer) func(context.Context, job.Key) (job.Changed, error) { return c.Requeue },
 	},
 	{
 		op: job.OpRunNow, verb: "run now", past: "started", statuses: job.OpRunNow.Statuses(),
 		short: "Start jobs now that wait for their instant",
 		long: `A job that waits for its instant, or for its next attempt, may start at once. The rest
 of its life is as it would have been.`,
-		one: func(c *client.Client) func(context.Context, job.Key) (job.Changed, error) { return c.RunNow },
+		one: func(c job.Steerer) func(context.Context, job.Key) (job.Changed, error) { return c.RunNow },
 	},
 	{
 		op: job.OpDelete, verb: "delete", past: "deleted", statuses: job.OpDelete.Statuses(),
 		short: "Delete the records of jobs that wait or have ended",
 		long: `The record is gone, and its id may be used anew. A job that waits is never run. One that
 runs is left alone: cancel it first.`,
-		one: func(c *client.Client) func(context.Context, job.Key) (job.Changed, error) { return c.Delete },
+		one: func(c job.Steerer) func(context.Context, job.Key) (job.Changed, error) { return c.Delete },
 	},
 }
 
@@ -78,7 +77,7 @@ func (a *app) newOperation(o operation) *cobra.Command {
 			if err != nil {
 				return err
 			}
-			return a.withClient(cmd, requestTimeout, func(ctx context.Context, c *client.Client) error {
+			return a.withFleet(cmd, requestTimeout, func(ctx context.Context, c fleet) error {
 				return a.operateOne(ctx, o, o.one(c), key, f.json)
 			})
 		},

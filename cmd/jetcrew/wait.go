@@ -9,7 +9,6 @@ import (
 
 	"github.com/spf13/cobra"
 
-	"github.com/jetcrew/jetcrew/pkg/client"
 	"github.com/jetcrew/jetcrew/pkg/job"
 )
 
@@ -77,7 +76,7 @@ JSON. With --json it prints the whole record.
 			if timeout < 0 {
 				return usagef("--timeout: must not be negative")
 			}
-			return a.withClient(cmd, forever, func(ctx context.Context, c *client.Client) error {
+			return a.withFleet(cmd, forever, func(ctx context.Context, c fleet) error {
 				ctx, cancel := context.WithTimeout(ctx, waitLimit(timeout))
 				defer cancel()
 				j, err := c.Get(ctx, key)
@@ -112,7 +111,7 @@ func waitLimit(timeout time.Duration) time.Duration {
 }
 
 // waitFor waits for a job's end and prints what came of it. seen says that the job is known to have been there.
-func (a *app) waitFor(ctx context.Context, c *client.Client, key job.Key, seen, asJSON bool) error {
+func (a *app) waitFor(ctx context.Context, c fleet, key job.Key, seen, asJSON bool) error {
 	j, err := c.Wait(ctx, key)
 	switch {
 	case errors.Is(err, context.DeadlineExceeded):
@@ -136,7 +135,7 @@ func (a *app) waitFor(ctx context.Context, c *client.Client, key job.Key, seen, 
 }
 
 // whyNot says what the record knows of a job that has not ended in time.
-func (a *app) whyNot(c *client.Client, key job.Key) string {
+func (a *app) whyNot(c fleet, key job.Key) string {
 	ctx, cancel := context.WithTimeout(context.Background(), 2*time.Second)
 	defer cancel()
 	j, err := c.Get(ctx, key)

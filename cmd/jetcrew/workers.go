@@ -9,7 +9,6 @@ import (
 	"github.com/jedib0t/go-pretty/v6/table"
 	"github.com/spf13/cobra"
 
-	"github.com/jetcrew/jetcrew/pkg/client"
 	"github.com/jetcrew/jetcrew/pkg/job"
 )
 
@@ -38,7 +37,7 @@ lease; one that vanishes is listed until its lease is over.`,
   jetcrew worker list --json | jq -r '.workers[].host' | sort | uniq -c`,
 		Args: cobra.NoArgs,
 		RunE: func(cmd *cobra.Command, _ []string) error {
-			return a.withClient(cmd, requestTimeout, func(ctx context.Context, c *client.Client) error {
+			return a.withFleet(cmd, requestTimeout, func(ctx context.Context, c fleet) error {
 				workers, err := c.Workers(ctx)
 				if err != nil {
 					return err

@@ -45,6 +45,7 @@ func (k EventKind) OfJob() bool { return slices.Contains(jobEvents, k) }
 // truth.
 type Event struct {
 	Kind  EventKind `json:"event"`
+	Seq   uint64    `json:"-"`              // under which the change was stored; 0: it left nothing in the store
 	At    time.Time `json:"at,omitzero"`    // by the store's clock; none where a job was put in, or its record deleted
 	Queue string    `json:"queue,omitzero"` // of a name that stands hashed only the token, unless the request names it
 	Space string    `json:"space,omitzero"`
@@ -251,10 +252,11 @@ func (s subjects) parseEvent(m *nats.Msg) (Event, bool) {
 	default:
 		body := struct {
 			*Event
+			Seq       uint64    `json:"seq"`
 			UpdatedAt time.Time `json:"updatedAt"`
 		}{Event: &e}
 		err = job.Decode(m.Data, &body)
-		e.At = body.UpdatedAt
+		e.Seq, e.At = body.Seq, body.UpdatedAt
 	}
 	e.Kind, e.Queue, e.Space, e.ID = EventKind(t[2]), unescape(t[3]), unescape(t[4]), unescape(t[5])
 	return e, err == nil

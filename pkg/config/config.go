@@ -54,6 +54,13 @@ type Config struct {
 
 	APITokensFile string `env:"JETCREW_API_TOKENS_FILE" allowed:"a file that can be read" desc:"file of the tokens that may call the HTTP API"`
 	APITokens     string `env:"JETCREW_API_TOKENS" show:"secret" desc:"the same tokens, separated by semicolons, instead of a file"`
+	APIRateToken  Rate   `env:"JETCREW_API_RATE_TOKEN" envDefault:"none" allowed:"a count and a period of 1s to 1d, such as 100/1s or 10000/1h, or none" desc:"requests that one token may make of the HTTP API, in the whole fleet"`
+	APIRateSpace  Rate   `env:"JETCREW_API_RATE_SPACE" envDefault:"none" allowed:"a count and a period of 1s to 1d, such as 100/1s or 10000/1h, or none" desc:"requests over HTTP that may concern one space, in the whole fleet"`
+	APIMaxReady   int    `env:"JETCREW_API_MAX_READY" envDefault:"0" allowed:"a number of 0 or more; 0 for no limit" desc:"ready jobs of a queue past which the HTTP API takes no more for it"`
+
+	APIURL       string `env:"JETCREW_API_URL" show:"address" desc:"address of \"jetcrew serve\", which commands ask instead of NATS"`
+	APITokenFile string `env:"JETCREW_API_TOKEN_FILE" allowed:"a file that can be read" desc:"file of the token with which commands ask the HTTP API"`
+	APIToken     string `env:"JETCREW_API_TOKEN" show:"secret" desc:"the token itself, instead of a file"`
 
 	LogLevel  string `env:"JETCREW_LOG_LEVEL" envDefault:"info" allowed:"trace, debug, info, warn or error" desc:"least level that is logged"`
 	LogFormat string `env:"JETCREW_LOG_FORMAT" envDefault:"auto" allowed:"auto, console or json" desc:"auto is console on a terminal, json elsewhere"`

@@ -53,6 +53,16 @@ func RedactURL(s string) string {
 	return rest
 }
 
+// redactAddress is an http address without the name, the password or the query in it.
+func redactAddress(s string) string {
+	u, err := url.Parse(s)
+	if err != nil {
+		return Secret
+	}
+	u.User, u.RawQuery, u.Fragment = nil, "", ""
+	return u.String()
+}
+
 // field describes one setting, from the tags of Config.
 type field struct {
 	index                               int
@@ -100,8 +110,11 @@ func (f field) text(value any) string {
 	default:
 		s = fmt.Sprint(v)
 	}
-	if f.show == "secret" && s != "" {
+	switch {
+	case f.show == "secret" && s != "":
 		return Secret
+	case f.show == "address":
+		return redactAddress(s)
 	}
 	return s
 }

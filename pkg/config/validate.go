@@ -34,6 +34,7 @@ func (c *Config) validate(parsed []error) []error {
 	v.check("JETCREW_REPLICAS", fmt.Sprint(c.Replicas), c.Replicas >= 1 && c.Replicas <= 5)
 	v.check("JETCREW_MANAGE", c.Manage, c.Manage == "create" || c.Manage == "verify")
 	v.check("JETCREW_CONCURRENCY", fmt.Sprint(c.Concurrency), c.Concurrency >= 0 && c.Concurrency <= MaxConcurrency)
+	v.check("JETCREW_API_MAX_READY", fmt.Sprint(c.APIMaxReady), c.APIMaxReady >= 0)
 	v.check("JETCREW_MAX_STUCK", fmt.Sprint(c.MaxStuck), c.MaxStuck >= 1 && c.MaxStuck <= 10_000)
 	v.check("JETCREW_LOG_LEVEL", c.LogLevel, slices.Contains([]string{"trace", "debug", "info", "warn", "error"}, c.LogLevel))
 	v.check("JETCREW_LOG_FORMAT", c.LogFormat, slices.Contains([]string{"auto", "console", "json"}, c.LogFormat))
@@ -66,6 +67,7 @@ func (c *Config) validate(parsed []error) []error {
 		{"JETCREW_TLS_CERT", c.TLSCert},
 		{"JETCREW_TLS_KEY", c.TLSKey},
 		{"JETCREW_API_TOKENS_FILE", c.APITokensFile},
+		{"JETCREW_API_TOKEN_FILE", c.APITokenFile},
 	} {
 		v.check(f.variable, f.path, f.path == "" || readable(f.path))
 	}

@@ -1,6 +1,7 @@
 package doctor
 
 import (
+	"cmp"
 	"context"
 	"fmt"
 	"maps"
@@ -42,12 +43,13 @@ func (e *exam) compare(of string, t jetstream.Tier) {
 		used   uint64
 		limit  int64
 		show   func(uint64) string
+		so     string // what comes of it at the limit
 		advice string
 	}{
-		{"streams", uint64(t.Streams), int64(t.Limits.MaxStreams), number, "raise max_streams of the account, or delete streams that nobody needs"},
-		{"consumers", uint64(t.Consumers), int64(t.Limits.MaxConsumers), number, "raise max_consumers of the account (a queue has two), or delete queues that nobody needs (jetcrew queue delete)"},
-		{"storage", t.Store, t.Limits.MaxStore, size, "raise max_file of the account and max_file_store of the servers if the disks allow it, or keep records for a shorter time (jetcrew queue configure NAME --retention-succeeded 1h)"},
-		{"memory", t.Memory, t.Limits.MaxMemory, size, "raise max_mem of the account"},
+		{"streams", uint64(t.Streams), int64(t.Limits.MaxStreams), number, "", "raise max_streams of the account, or delete streams that nobody needs"},
+		{"consumers", uint64(t.Consumers), int64(t.Limits.MaxConsumers), number, "", "raise max_consumers of the account (a queue has two), or delete queues that nobody needs (jetcrew queue delete)"},
+		{"storage", t.Store, t.Limits.MaxStore, size, noRoom, e.adviceRoom("max_file of the account, and max_file_store of the servers,")},
+		{"memory", t.Memory, t.Limits.MaxMemory, size, "", "raise max_mem of the account"},
 	} {
 		if l.limit <= 0 { // none
 			continue
@@ -56,12 +58,21 @@ func (e *exam) compare(of string, t jetstream.Tier) {
 		facts := map[string]any{"limit": l.what, "used": l.used, "max": l.limit, "percent": percent}
 		text := fmt.Sprintf("the account%s uses %s of %s %s (%d %%)", of, l.show(l.used), l.show(uint64(l.limit)), l.what, percent)
 		switch {
-		case percent > atLimit:
-			e.fail(text+": at the limit, the server refuses what comes", l.advice, facts)
-		case percent > nearLimit:
+		case percent >= atLimit:
+			e.fail(text+": "+cmp.Or(l.so, "at the limit, the server refuses what comes"), l.advice, facts)
+		case percent >= nearLimit:
 			e.warn(text, l.advice, facts)
 		}
 	}
+}
+
+// noRoom is what comes of a full store. Claims and ends of jobs are writes as well.
+const noRoom = "at the limit it refuses what comes, and what is there does not end either: workers keep their outcomes until there is room"
+
+// adviceRoom is what to do about a store that fills up. What is purged needs no room for it.
+func (e *exam) adviceRoom(limits string) string {
+	return fmt.Sprintf("purge the records of jobs that have ended: nats stream purge %s --subject '%s'; keep them for a shorter time from now on (jetcrew queue configure NAME --retention-succeeded 1h); or raise %s if the disks allow it",
+		e.names.jobs(), e.names.job("succeeded", ">"), limits)
 }
 
 func number(n uint64) string { return fmt.Sprint(n) }

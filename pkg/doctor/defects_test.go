@@ -143,6 +143,14 @@ func TestReplicas(t *testing.T) {
 	r.allOK(t, "server-version", "permissions")
 	require.Len(t, r.has(t, "server-version", OK, "3 nodes").Facts["nodes"], 3)
 	require.Equal(t, before, seq(), "what tries permissions is not stored in a cluster either")
+	var monitors []string
+	for _, n := range c.Nodes() {
+		monitors = append(monitors, n.MonitorURL())
+	}
+	r = examine(t, c.URLs(), Config{Replicas: 3, Monitors: monitors})
+	r.allOK(t, "monitor", "copies")
+	r.has(t, "copies", OK, "hold the same on all nodes")
+	examine(t, c.URLs(), Config{Replicas: 3, Monitors: monitors[:1]}).has(t, "copies", Warning, "monitoring was not named")
 
 	r = examine(t, c.URLs(), Config{Namespace: "other"})
 	r.has(t, "replicas", Warning, "KV_OTHER_WORKERS has one replica in a cluster")

@@ -222,6 +222,7 @@ var checks = []check{
 	{"monitor", (*exam).lookAtMonitors, nil},
 	{"durability", (*exam).lookAtDurability, nil},
 	{"disk", (*exam).lookAtDisk, nil},
+	{"copies", (*exam).lookAtCopies, nil},
 	{"clock", (*exam).lookAtClock, needsInfo(names.jobs)},
 	{"consumers", (*exam).lookAtConsumers, names.needsConsumers},
 	{"queues", (*exam).lookAtQueues, names.needsQueues},

@@ -73,14 +73,7 @@ func (e *exam) lookAtDisk(context.Context) error {
 		}
 		facts := map[string]any{"node": m.Name, "maxFileStore": c.MaxStore, "used": used}
 		limit := uint64(max(c.MaxStore, 0))
-		if limit > 0 && used*100/limit > nearLimit {
-			text := fmt.Sprintf("node %s stores %s of the %s that it may (max_file_store)", m.Name, size(used), size(limit))
-			if used*100/limit > atLimit {
-				e.fail(text+": at the limit it refuses what comes", "make room, or raise max_file_store if the disk allows it", facts)
-			} else {
-				e.warn(text, "make room, or raise max_file_store if the disk allows it", facts)
-			}
-		}
+		e.lookAtRoom(m.Name, used, limit, facts)
 		free, err := uint64(0), errElsewhere
 		if m.local {
 			free, err = freeSpace(c.StoreDir)
@@ -94,9 +87,40 @@ func (e *exam) lookAtDisk(context.Context) error {
 		if left := limit - min(used, limit); limit == 0 || left > free {
 			e.fail(fmt.Sprintf("node %s may store another %s (max_file_store), and its disk has %s left: when it is full, writes are not answered, and jobs that have ended can come back after the restart",
 				m.Name, size(left), size(free)), advice, facts)
+			e.lookAtVolume(m.Name, used, free, facts)
 			continue
 		}
 		e.ok(fmt.Sprintf("node %s meets its limit (max_file_store %s) before its disk is full", m.Name, size(limit)), facts)
 	}
 	return nil
+}
+
+// lookAtRoom compares what a node stores with what it may.
+func (e *exam) lookAtRoom(node string, used, limit uint64, facts map[string]any) {
+	if limit == 0 {
+		return
+	}
+	percent := used * 100 / limit
+	text := fmt.Sprintf("node %s stores %s of the %s that it may (max_file_store, %d %%)", node, size(used), size(limit), percent)
+	switch advice := e.adviceRoom("max_file_store"); {
+	case percent >= atLimit:
+		e.fail(text+": "+noRoom, advice, facts)
+	case percent >= nearLimit:
+		e.warn(text, advice, facts)
+	}
+}
+
+// lookAtVolume compares what a node stores with what its disk has left, where that is less than the node may store.
+func (e *exam) lookAtVolume(node string, used, free uint64, facts map[string]any) {
+	if used == 0 {
+		return
+	}
+	percent := used * 100 / (used + free)
+	text := fmt.Sprintf("node %s stores %s, and its disk has room for another %s (%d %% of both)", node, size(used), size(free), percent)
+	switch {
+	case percent >= atLimit:
+		e.fail(text, e.adviceRoom("the size of the volume"), facts)
+	case percent >= nearLimit:
+		e.warn(text, e.adviceRoom("the size of the volume"), facts)
+	}
 }

@@ -21,21 +21,24 @@ const maxVarz = 4 << 20
 
 // monitor is what a server says of itself on its monitoring port.
 type monitor struct {
-	where     string // the URL's host
+	root      string // its URL
 	local     bool   // on this machine's loopback address
 	Name      string `json:"server_name"`
 	Version   string `json:"version"`
 	JetStream struct {
-		Config *struct {
-			MaxStore     int64         `json:"max_storage"`
-			StoreDir     string        `json:"store_dir"`
-			SyncInterval time.Duration `json:"sync_interval"`
-			SyncAlways   bool          `json:"sync_always"`
-		} `json:"config"`
-		Stats *struct {
+		Config *jetStreamConfig `json:"config"`
+		Stats  *struct {
 			Store uint64 `json:"storage"`
 		} `json:"stats"`
 	} `json:"jetstream"`
+}
+
+// jetStreamConfig is how a server's store is set.
+type jetStreamConfig struct {
+	MaxStore     int64         `json:"max_storage"`
+	StoreDir     string        `json:"store_dir"`
+	SyncInterval time.Duration `json:"sync_interval"`
+	SyncAlways   bool          `json:"sync_always"`
 }
 
 // lookAtMonitors asks the servers whose monitoring was named.
@@ -61,33 +64,49 @@ func (e *exam) lookAtMonitors(ctx context.Context) error {
 }
 
 func askMonitor(ctx context.Context, root string) (*monitor, error) {
+	m := &monitor{root: root}
+	if err := askMonitoring(ctx, root, "/varz", "", maxVarz, m); err != nil {
+		return nil, err
+	}
 	u, err := url.Parse(root)
 	if err != nil {
-		return nil, errors.New("monitoring: its URL cannot be read") // it may hold a password
+		return nil, errURL
 	}
-	u.Path, u.RawQuery, u.Fragment = strings.TrimSuffix(u.Path, "/")+"/varz", "", ""
+	if m.Version == "" {
+		return nil, fmt.Errorf("monitoring: %s answers without a server's version", u.Host)
+	}
+	m.local = loopback(u.Hostname())
+	return m, nil
+}
+
+// errURL leaves out the URL: it may hold a password.
+var errURL = errors.New("monitoring: its URL cannot be read")
+
+// askMonitoring reads one page of a server's monitoring into answer.
+func askMonitoring(ctx context.Context, root, page, query string, most int64, answer any) error {
+	u, err := url.Parse(root)
+	if err != nil {
+		return errURL
+	}
+	u.Path, u.RawQuery, u.Fragment = strings.TrimSuffix(u.Path, "/")+page, query, ""
 	req, err := http.NewRequestWithContext(ctx, http.MethodGet, u.String(), nil)
 	if err != nil {
-		return nil, fmt.Errorf("monitoring: %w", err)
+		return fmt.Errorf("monitoring: %w", err)
 	}
 	transport := &http.Transport{DisableKeepAlives: true, TLSHandshakeTimeout: dialTimeout}
 	defer transport.CloseIdleConnections()
 	resp, err := (&http.Client{Transport: transport}).Do(req)
 	if err != nil {
-		return nil, fmt.Errorf("monitoring: %w", err)
+		return fmt.Errorf("monitoring: %w", err)
 	}
 	defer resp.Body.Close()
 	if resp.StatusCode != http.StatusOK {
-		return nil, fmt.Errorf("monitoring: %s answers %s", u.Host, resp.Status)
+		return fmt.Errorf("monitoring: %s answers %s", u.Host, resp.Status)
 	}
-	m := &monitor{where: u.Host, local: loopback(u.Hostname())}
-	if err := json.NewDecoder(io.LimitReader(resp.Body, maxVarz)).Decode(m); err != nil {
-		return nil, fmt.Errorf("monitoring: %s answers what is none: %w", u.Host, err)
+	if err := json.NewDecoder(io.LimitReader(resp.Body, most)).Decode(answer); err != nil {
+		return fmt.Errorf("monitoring: %s answers what is none: %w", u.Host, err)
 	}
-	if m.Version == "" {
-		return nil, fmt.Errorf("monitoring: %s answers without a server's version", u.Host)
-	}
-	return m, nil
+	return nil
 }
 
 // loopback reports whether a host is this machine, by its name alone.

@@ -33,7 +33,8 @@ func TestEveryErrorHasAProblem(t *testing.T) {
 		"scheduler.ErrBusy": {scheduler.ErrBusy, 503, CodeBusy}, "scheduler.ErrUnreadable": {scheduler.ErrUnreadable, 409, CodeUnreadable},
 		"kv.ErrKey": {kv.ErrKey, 422, CodeBadField}, "kv.ErrTTL": {kv.ErrTTL, 422, CodeBadField}, "kv.ErrTooLarge": {kv.ErrTooLarge, 413, CodeTooLarge},
 		"kv.ErrNotInteger": {kv.ErrNotInteger, 409, CodeNotInteger}, "kv.ErrUnknown": {kv.ErrUnknown, 503, CodeOutcomeUnknown},
-		"kv.ErrFull": {kv.ErrFull, 503, CodeUnavailable}, "kvbucket.ErrClosed": {kvbucket.ErrClosed, 503, CodeUnavailable},
+		"job.ErrFull": {job.ErrFull, 503, CodeUnavailable},
+		"kv.ErrFull":  {kv.ErrFull, 503, CodeUnavailable}, "kvbucket.ErrClosed": {kvbucket.ErrClosed, 503, CodeUnavailable},
 	}
 	// Those of handlers and workers, which no request meets, and those of an operator's mistake, which the log tells.
 	for name, err := range map[string]error{

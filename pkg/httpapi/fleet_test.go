@@ -46,6 +46,35 @@ func (f *fleetOf) all(cfg *Config) {
 	}
 }
 
+// access is what the fleet's APIs remember.
+func (f *fleetOf) access(t testing.TB, cfg AccessConfig) *Access {
+	t.Helper()
+	if cfg.Clock == nil {
+		cfg.Clock = f
+	}
+	b, err := f.OpenKV(t.Context())
+	require.NoError(t, err)
+	return accessOf(t, b, cfg)
+}
+
+// accessOf is an Access over an adapter.
+func accessOf(t testing.TB, adapter kv.Adapter, cfg AccessConfig) *Access {
+	t.Helper()
+	cfg.Open = func(context.Context) (kv.Adapter, error) { return adapter, nil }
+	if cfg.Clock == nil {
+		cfg.Clock = stopped{}
+	}
+	setDefault(&cfg.flushEvery, 10*time.Millisecond)
+	a := NewAccess(cfg)
+	t.Cleanup(a.Close)
+	return a
+}
+
+// stopped is a clock that stands still.
+type stopped struct{}
+
+func (stopped) Now() time.Time { return time.Date(2030, 1, 2, 3, 4, 5, 0, time.UTC) }
+
 // nonsense stands where a schedule should, under default/garbage.
 func (f *fleetOf) nonsense(t testing.TB) {
 	t.Helper()

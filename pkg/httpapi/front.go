@@ -5,6 +5,7 @@ import (
 	"crypto/rand"
 	"errors"
 	"fmt"
+	"maps"
 	"net"
 	"net/http"
 	"runtime/debug"
@@ -19,10 +20,14 @@ import (
 type front struct {
 	mux    *http.ServeMux
 	tokens *Tokens
+	access *Access
 	// guarded is false where there is nothing but health to be asked.
 	guarded bool
 	origin  *http.CrossOriginProtection
 	log     zerolog.Logger
+	// operations are the ids of the operations by their patterns; observe is told of each request. Nil where nobody asks.
+	operations map[string]string
+	observe    func(Served)
 }
 
 func newFront(mux *http.ServeMux, tokens *Tokens, guarded bool, log zerolog.Logger) *front {
@@ -38,7 +43,26 @@ type info struct {
 	scope    Scope  // of the operation that is asked for
 	body     []byte // where the operation has one
 	code     Code
+	detail   string
 	failures []failure
+
+	access    *Access
+	operation string   // its method and path, as the mux knows it
+	claimed   string   // the name of a token that is not good any more
+	space     string   // what it concerns, or the first of them
+	counted   []string // spaces for which it was counted
+	denied    bool     // the caller may not
+	ran       bool     // the operation was begun
+}
+
+// refused reports whether the request came to nothing before anything was done: operations look at what they were given
+// before they begin.
+func (in *info) refused(status int) bool {
+	switch status {
+	case http.StatusBadRequest, http.StatusUnauthorized, http.StatusForbidden, http.StatusUnprocessableEntity, http.StatusTooManyRequests:
+		return true
+	}
+	return in.code != "" && (in.denied || !in.ran)
 }
 
 // failure is what a caller must not see, and the id that the caller is given instead.
@@ -66,7 +90,7 @@ func callerOf(ctx context.Context) *caller {
 // ServeHTTP serves one request.
 func (f *front) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	begun := time.Now()
-	in := &info{id: requestID(r)}
+	in := &info{id: requestID(r), access: f.access}
 	r = r.WithContext(context.WithValue(r.Context(), infoKey{}, in))
 	sw := &statusWriter{ResponseWriter: w}
 	asked := pastMux(r)
@@ -81,11 +105,12 @@ func (f *front) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 		}
 		f.tell(r, in, sw.status, time.Since(begun))
 	}()
+	_, in.operation = f.mux.Handler(asked)
 	if p := f.refuse(r, in); p != nil {
 		f.write(sw, in, p)
 		return
 	}
-	if _, pattern := f.mux.Handler(asked); pattern == "" {
+	if in.operation == "" {
 		f.noRoute(sw, asked, in)
 		return
 	}
@@ -100,28 +125,72 @@ func (f *front) refuse(r *http.Request, in *info) *Problem {
 	if err := f.origin.Check(r); err != nil {
 		return newProblem(http.StatusForbidden, CodeForbidden, "the request comes from another site")
 	}
-	if f.tokens == nil {
+	open, p := f.identify(r, in)
+	switch {
+	case p != nil:
+		return p
+	case !open:
+		return f.access.limitToken(r.Context(), in.caller.name)
+	case !loopbackName(r.Host):
 		// Without tokens it is the machine that is trusted. A page whose name was made to point here is not.
-		if !loopbackName(r.Host) {
-			return newProblem(http.StatusForbidden, CodeForbidden, "without tokens, only requests to localhost are served")
-		}
-		in.caller = &caller{name: "anyone"}
-		return nil
+		return newProblem(http.StatusForbidden, CodeForbidden, "without tokens, only requests to localhost are served")
 	}
-	if secret, ok := bearer(r.Header.Get("Authorization")); ok {
-		in.caller = f.tokens.find(secret)
-	}
-	if in.caller == nil {
-		return newProblem(http.StatusUnauthorized, CodeUnauthorized, "a bearer token that is known here is required")
-	}
+	in.caller = &caller{name: "anyone"}
 	return nil
 }
 
-// bearer is the token in an Authorization header.
-func bearer(header string) (string, bool) {
-	scheme, secret, ok := strings.Cut(header, " ")
-	return strings.TrimSpace(secret), ok && strings.EqualFold(scheme, "Bearer")
+// identify finds out who makes a request, or whether everybody may, since there are no tokens. Tokens that were given at
+// the start are good whether or not the store can be read.
+func (f *front) identify(r *http.Request, in *info) (open bool, p *Problem) {
+	secret := bearer(r.Header.Values("Authorization"))
+	if in.caller = f.tokens.find(secret); in.caller != nil {
+		return false, nil
+	}
+	required := newProblem(http.StatusUnauthorized, CodeUnauthorized, "a bearer token that is known here is required")
+	switch {
+	case f.access == nil:
+		if f.tokens == nil {
+			return true, nil
+		}
+		return false, required
+	case f.tokens != nil && !plausible(secret):
+		return false, required
+	}
+	c, says, err := f.access.find(r.Context(), secret)
+	switch says {
+	case knownCaller:
+		in.caller = c
+		f.access.usedToken(c.name)
+		return false, nil
+	case expiredToken:
+		in.claimed, required.Detail = c.name, "the token has expired"
+	case revokedToken:
+		in.claimed, required.Detail = c.name, "the token was revoked"
+	case cannotBeKnown:
+		p := newProblem(http.StatusServiceUnavailable, CodeUnavailable, "it cannot be looked up now who may call; nothing was changed")
+		return false, p.because(r.Context(), err)
+	case openToAll:
+		if f.tokens == nil {
+			return true, nil
+		}
+	}
+	return false, required
 }
+
+// bearer is the token in the Authorization header, of which there may be one; nothing, where there is none.
+func bearer(headers []string) string {
+	if len(headers) != 1 {
+		return ""
+	}
+	scheme, secret, _ := strings.Cut(headers[0], " ")
+	if !strings.EqualFold(scheme, "Bearer") {
+		return ""
+	}
+	return strings.TrimSpace(secret)
+}
+
+// plausible reports whether a text can be a token at all.
+func plausible(secret string) bool { return len(secret) >= minToken }
 
 // loopbackName reports whether a Host header names this machine.
 func loopbackName(host string) bool {
@@ -148,8 +217,9 @@ func (f *front) noRoute(w *statusWriter, r *http.Request, in *info) {
 
 // write answers with a problem.
 func (f *front) write(w *statusWriter, in *info, p *Problem) {
-	in.code = p.Code
+	in.code, in.detail = p.Code, p.Detail
 	h := w.Header()
+	maps.Copy(h, p.GetHeaders())
 	h.Set("Content-Type", problemType)
 	if p.Status == http.StatusUnauthorized {
 		h.Set("WWW-Authenticate", `Bearer realm="jetcrew"`)
@@ -175,10 +245,11 @@ const statusGone = 499
 // tell logs a request: failures as errors, refusals as warnings, the rest for whoever debugs.
 func (f *front) tell(r *http.Request, in *info, status int, took time.Duration) {
 	var ev *zerolog.Event
+	health := r.URL.Path == pathHealth || r.URL.Path == pathReady
 	switch {
 	case errors.Is(r.Context().Err(), context.Canceled) && status >= 500:
 		status, ev = statusGone, f.log.Debug()
-	case r.URL.Path == pathHealth, r.URL.Path == pathReady:
+	case health:
 		ev = f.log.Debug()
 	case status >= 500:
 		ev = f.log.Error()
@@ -187,6 +258,7 @@ func (f *front) tell(r *http.Request, in *info, status int, took time.Duration) 
 	default:
 		ev = f.log.Debug()
 	}
+	f.count(in, status, took)
 	ev = ev.Str("request", in.id).Str("method", r.Method).Str("path", cut(r.URL.EscapedPath())).Int("status", status).Dur("tookMs", took)
 	if in.caller != nil {
 		ev = ev.Str("caller", in.caller.name)
@@ -197,6 +269,9 @@ func (f *front) tell(r *http.Request, in *info, status int, took time.Duration) 
 		ev = ev.Str("code", string(in.code))
 	}
 	ev.Msg("http request")
+	if status != statusGone && !health {
+		f.access.recordOf(in, r.RemoteAddr, status)
+	}
 	for i, x := range in.failures {
 		if i == maxFailures {
 			f.log.Error().Str("request", in.id).Int("more", len(in.failures)-i).Msg("http request: further failures are left out")

@@ -13,6 +13,7 @@ package httpapi
 import (
 	"context"
 	"encoding/json"
+	"errors"
 	"fmt"
 	"net/http"
 	"time"
@@ -58,6 +59,10 @@ type Config struct {
 	// where it could not it tries again.
 	Schedules func(context.Context) (Schedules, error)
 	KV        *kv.Store
+	// Calls serves calls and their runs, and Events what happens to jobs. Whoever made them closes them when the server
+	// begins to stop.
+	Calls  *Calls
+	Events *Events
 	// Ready says whether requests can be served; see NewReadiness. Defaults to always.
 	Ready *Readiness
 	// Connected says at once, without asking anybody, that the store cannot be reached: a request is then
@@ -66,6 +71,11 @@ type Config struct {
 	// Tokens say who may call. Without any, everyone who can reach the API may do everything, so that it must
 	// be reachable from this machine only (see Listen), and requests that name another host are refused.
 	Tokens *Tokens
+	// Access adds the tokens that are stored, rates, and the records of what was refused. With it, the API without Tokens
+	// is open only for as long as no token was ever stored. Whoever made it closes it, after the server.
+	Access *Access
+	// MaxReady is how many ready jobs a queue may have for more to be put in. It needs Queues. Defaults to no limit.
+	MaxReady int
 	// MaxBody is the largest body of a request for one job, in bytes. Defaults to 1 MiB, which is also what a
 	// NATS server takes unless told otherwise.
 	MaxBody int64
@@ -82,6 +92,8 @@ type Config struct {
 	Version string
 	// Logger takes refusals and failures, and at debug every request. Defaults to none.
 	Logger zerolog.Logger
+	// Observe is told of each request when it was answered. It must not block. Defaults to nobody.
+	Observe func(Served)
 }
 
 func (c *Config) normalize() {
@@ -112,6 +124,12 @@ func New(cfg Config) (http.Handler, error) {
 	mux := http.NewServeMux()
 	api := newAPI(mux, cfg.Version)
 	registerHealth(api, cfg.Ready)
+	if cfg.MaxReady > 0 {
+		if cfg.Queues == nil {
+			return nil, errors.New("httpapi: Config.MaxReady needs Queues")
+		}
+		cfg.Jobs = &boundedJobs{Jobs: cfg.Jobs, most: cfg.MaxReady, count: cfg.Queues.Count}
+	}
 	r := &routes{api, &cfg}
 	registerJobs(r)
 	if cfg.Operator != nil {
@@ -129,6 +147,16 @@ func New(cfg Config) (http.Handler, error) {
 	if cfg.KV != nil {
 		registerKV(r)
 	}
+	if cfg.Calls != nil {
+		registerCalls(r)
+	}
+	if cfg.Events != nil {
+		registerEvents(r)
+	}
+	if cfg.Access != nil {
+		registerTokens(r)
+		registerRecords(r)
+	}
 	// huma describes errors of its own, which asProblem never lets out.
 	for _, name := range []string{"ErrorModel", "ErrorDetail"} {
 		delete(api.OpenAPI().Components.Schemas.Map(), name)
@@ -137,11 +165,14 @@ func New(cfg Config) (http.Handler, error) {
 	if err != nil {
 		return nil, fmt.Errorf("httpapi: writing the OpenAPI document: %w", err)
 	}
-	mux.HandleFunc("GET /openapi.json", func(w http.ResponseWriter, _ *http.Request) {
+	mux.HandleFunc(documentPattern, func(w http.ResponseWriter, _ *http.Request) {
 		w.Header().Set("Content-Type", "application/openapi+json")
 		_, _ = w.Write(document) // whoever asked has gone
 	})
-	return newFront(mux, cfg.Tokens, true, cfg.Logger), nil
+	f := newFront(mux, cfg.Tokens, true, cfg.Logger)
+	f.access = cfg.Access
+	f.operations, f.observe = operations(api.OpenAPI()), cfg.Observe
+	return f, nil
 }
 
 // newAPI begins an OpenAPI document whose operations are served by mux.

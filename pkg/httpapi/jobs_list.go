@@ -38,20 +38,6 @@ type JobPage struct {
 	Until    time.Time `json:"until,omitempty" doc:"What until came to."`
 }
 
-// page is a JobPage as it is written.
-type page struct {
-	Jobs     []*job.Job `json:"jobs"`
-	Next     string     `json:"next,omitzero"`
-	Total    *int       `json:"total,omitzero"`
-	Seq      uint64     `json:"seq,omitzero"`
-	At       time.Time  `json:"at,omitzero"`
-	Stopped  bool       `json:"stopped,omitzero"`
-	Looked   int        `json:"looked,omitzero"`
-	LookedTo time.Time  `json:"lookedTo,omitzero"`
-	Since    time.Time  `json:"since,omitzero"`
-	Until    time.Time  `json:"until,omitzero"`
-}
-
 type listInput struct {
 	Space  []string `query:"space,explode" doc:"Of this space; can be given again."`
 	Queue  string   `query:"queue"`
@@ -76,14 +62,7 @@ func (l lister) list(ctx context.Context, in *listInput) (any, error) {
 	if err != nil {
 		return nil, err
 	}
-	out := page{
-		Jobs: got.Jobs, Next: got.Next, Seq: got.Seq, At: got.At, Stopped: got.Stopped, Looked: got.Looked,
-		LookedTo: got.LookedTo, Since: filter.From, Until: filter.To,
-	}
-	if got.Total != job.Uncounted {
-		out.Total = &got.Total
-	}
-	return out, nil
+	return got.Listing(&filter), nil
 }
 
 // splitStatuses are the statuses that a parameter names, which can be given again, or with commas.

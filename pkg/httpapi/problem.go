@@ -20,6 +20,7 @@ const (
 	CodeBadRequest       Code = "bad_request"        // 400: the request could not be read
 	CodeUnauthorized     Code = "unauthorized"       // 401: no token, or one that is not known
 	CodeForbidden        Code = "forbidden"          // 403: from another site, under another host's name, or beyond what the token is good for
+	CodeMissingScope     Code = "missing_scope"      // 403: the token does not have the scope of the operation
 	CodeNotFound         Code = "not_found"          // 404: no such thing or route, or none for this token
 	CodeMethodNotAllowed Code = "method_not_allowed" // 405
 	CodeTimeout          Code = "request_timeout"    // 408: the body did not come in time
@@ -30,12 +31,21 @@ const (
 	CodeOwned            Code = "owned"              // 409: the schedule has another owner
 	CodeUnreadable       Code = "unreadable"         // 409: what is stored there is none, or cannot be shown
 	CodeNotInteger       Code = "not_integer"        // 409: what is to be added to is no integer, or would overflow
+	CodeDuplicate        Code = "duplicate"          // 409: a call of the same key goes on
+	CodeRefused          Code = "refused"            // 409: the handler refused the call, and says why
+	CodeCancelled        Code = "cancelled"          // 409: the call's job was cancelled
+	CodeGone             Code = "gone"               // 410: the call's job has ended and left no record
 	CodeTooLarge         Code = "too_large"          // 413: the body, or the job or value for the store
 	CodeMediaType        Code = "unsupported_media"  // 415: a body that is not application/json
 	CodeBadField         Code = "bad_field"          // 422: a field or a parameter that cannot be so
+	CodeKeyReused        Code = "key_reused"         // 422: the key of a call was used before, for another one
+	CodeRateLimited      Code = "rate_limited"       // 429: the token, or the space, has used up its requests
+	CodeQueueFull        Code = "queue_full"         // 429: the queue has too many ready jobs
 	CodeInternal         Code = "internal"           // 500
+	CodeJobFailed        Code = "job_failed"         // 500: the call's job ended without success
 	CodeUnavailable      Code = "unavailable"        // 503: the store cannot be reached; nothing was changed
 	CodeBusy             Code = "busy"               // 503: others change the same thing all the time; nothing was changed
+	CodeOverCapacity     Code = "over_capacity"      // 503: as many calls, or streams, go on here as may
 	CodeOutcomeUnknown   Code = "outcome_unknown"    // 503: it may have been done; a job may be sent again under its id
 )
 
@@ -48,9 +58,12 @@ type Problem struct {
 	Detail  string         `json:"detail,omitzero" doc:"What is wrong, for a person to read."`
 	Errors  []FieldProblem `json:"errors,omitzero" doc:"The fields that are wrong."`
 	Queues  []string       `json:"queues,omitzero" doc:"With ambiguous: the queues that have a job of this id."`
-	Job     *Identity      `json:"job,omitzero" doc:"With outcome_unknown: the job that may have been stored. Sending it again under this id is safe."`
+	Job     *Identity      `json:"job,omitzero" doc:"With outcome_unknown: the job that may have been stored. Sending it again under this id is safe. Of a call: its job."`
+	RunID   string         `json:"runId,omitzero" doc:"Of a call: its run."`
 	Found   *Changed       `json:"found,omitzero" doc:"With unchanged: how the job was found."`
-	ErrorID string         `json:"errorId,omitzero" doc:"The name of the details in the server's log."`
+	ErrorID string         `json:"errorId,omitzero" doc:"The name of the details in the server's log, and of their record."`
+
+	retryAfter int // in seconds; of a 429
 }
 
 // FieldProblem is one field that is wrong.
@@ -74,8 +87,15 @@ func (p *Problem) GetStatus() int { return p.Status }
 
 // GetHeaders are headers that go with the problem.
 func (p *Problem) GetHeaders() http.Header {
-	if p.Status == http.StatusServiceUnavailable {
+	switch p.Status {
+	case http.StatusConflict:
+		if p.Code == CodeDuplicate {
+			return http.Header{"Retry-After": {"1"}}
+		}
+	case http.StatusServiceUnavailable:
 		return http.Header{"Retry-After": {"1"}}
+	case http.StatusTooManyRequests:
+		return http.Header{"Retry-After": {strconv.Itoa(max(p.retryAfter, 1))}}
 	}
 	return nil
 }
@@ -154,7 +174,7 @@ func asProblem(ctx huma.Context, _ string, v any) (any, error) {
 	}
 	if p, ok := v.(*Problem); ok {
 		if info := infoOf(ctx.Context()); info != nil {
-			info.code = p.Code
+			info.code, info.detail = p.Code, p.Detail
 		}
 	}
 	return v, nil

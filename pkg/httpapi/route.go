@@ -102,9 +102,9 @@ func add[D, I any](r *routes, rt route, do func(context.Context, *I) (any, error
 
 // refusals are the statuses with which the operation may be refused.
 func (rt *route) refusals() []int {
-	out := append([]int{401, 403, 405, 422}, rt.also...)
+	out := append([]int{401, 403, 405, 422, 429, 503}, rt.also...)
 	if rt.place != nowhere {
-		out = append(out, 500, 503)
+		out = append(out, 500)
 	}
 	if rt.place == inPath || rt.place == inRequest {
 		out = append(out, 404)
@@ -127,6 +127,7 @@ func (r *routes) serve(ctx context.Context, rt *route, do func(context.Context) 
 	}
 	ctx, cancel := context.WithTimeout(ctx, limit)
 	defer cancel()
+	infoOf(ctx).ran = true
 	v, err := do(ctx)
 	if err != nil {
 		return reply{}, rt.explain(ctx, err)

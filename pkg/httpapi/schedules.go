@@ -89,16 +89,16 @@ func registerSchedules(r *routes) {
 		id: "runSchedule", method: http.MethodPost, path: one + "/run", scope: ScopeOperate, also: conflict,
 		good: []int{http.StatusCreated}, summary: "Put a schedule's job in now", says: "Besides its fires, and also while it is disabled.",
 	}, onSchedules(s, s.run))
-	add[Fires](r, route{
+	add[scheduler.Fires](r, route{
 		id: "nextFires", method: http.MethodGet, path: one + "/next", scope: ScopeRead, also: conflict,
 		summary: "Work out a schedule's next fires",
 	}, onSchedules(s, s.next))
-	add[Fires](r, route{
+	add[scheduler.Fires](r, route{
 		id: "previewCron", method: http.MethodGet, path: "/v1/cron/next", scope: ScopeRead, place: nowhere,
 		summary: "Work out the fires of a cron expression before there is a schedule of it",
 	}, s.preview)
 	registerPutSchedules(r, s)
-	add[SchedulerStatus](r, route{
+	add[scheduler.Status](r, route{
 		id: "schedulerStatus", method: http.MethodGet, path: "/v1/scheduler", scope: ScopeRead, place: inFleet,
 		summary: "Read who leads, and how schedules are kept up with", says: "Without a leader, nothing fires.",
 	}, onSchedules(s, s.status))
@@ -109,13 +109,6 @@ type schedulesInput struct {
 	Owner string `query:"owner" doc:"That this program declares; owner= means those that people put."`
 	Due   bool   `query:"due" doc:"Whose fire is due."`
 	Limit int    `query:"limit" minimum:"1" doc:"So many at most."`
-}
-
-// scheduleList is a ScheduleList as it is written.
-type scheduleList struct {
-	Schedules  []scheduler.Schedule `json:"schedules"`
-	Total      int                  `json:"total"`
-	Unreadable []string             `json:"unreadable,omitzero"`
 }
 
 func (s schedules) list(ctx context.Context, store Schedules, in *schedulesInput) (any, error) {
@@ -140,14 +133,7 @@ func (s schedules) list(ctx context.Context, store Schedules, in *schedulesInput
 	if err != nil {
 		return nil, err
 	}
-	out := scheduleList{Schedules: l.Schedules, Total: len(l.Schedules)}
-	if in.Limit > 0 {
-		out.Schedules = out.Schedules[:min(in.Limit, out.Total)]
-	}
-	for _, err := range l.Unreadable {
-		out.Unreadable = append(out.Unreadable, err.Error())
-	}
-	return out, nil
+	return l.List(in.Limit), nil
 }
 
 // listSpaces lists the schedules of spaces, the next to fire first; of every one, where none is named.

@@ -25,7 +25,7 @@ func registerPutSchedules(r *routes, s schedules) {
 			"as it was promised unless its cron expression, zone or environment changes. 409 if another owner declares it.",
 		body: reflect.TypeFor[ScheduleSpec](), good: []int{http.StatusOK, http.StatusCreated}, also: tooLargeOrOwned,
 	}, onSchedules(s, s.put))
-	add[SchedulesPut](r, route{
+	add[scheduler.Plan](r, route{
 		id: "reconcileSchedules", method: http.MethodPut, path: "/v1/schedules/{space}", scope: ScopeConfigure, long: true,
 		summary: "Make an owner's schedules in a space those that are given",
 		says: "Puts each, and deletes the owner's others; nobody else's are touched. All are checked before anything is written, and " +
@@ -38,14 +38,6 @@ type putInput struct {
 	PathSchedule
 	Owner  string `query:"owner" doc:"The program that declares it; people do, without."`
 	DryRun bool   `query:"dryRun" doc:"Change nothing, only say what would be done."`
-}
-
-// schedulePut is a SchedulePut as it is written.
-type schedulePut struct {
-	Change   scheduler.Change    `json:"change"`
-	Schedule *scheduler.Schedule `json:"schedule"`
-	Next     []Fire              `json:"next"`
-	Warnings []string            `json:"warnings,omitzero"`
 }
 
 func (s schedules) put(ctx context.Context, store Schedules, in *putInput) (any, error) {
@@ -69,7 +61,9 @@ func (s schedules) put(ctx context.Context, store Schedules, in *putInput) (any,
 	if err != nil {
 		return nil, err
 	}
-	out := reply{body: schedulePut{change, sched, next, s.doubts(ctx, store.Now(), []scheduler.Spec{sched.Spec})}}
+	out := reply{body: scheduler.PutDone{
+		Change: change, Schedule: sched, Next: next, Warnings: s.doubts(ctx, store.Now(), []scheduler.Spec{sched.Spec}),
+	}}
 	if change == scheduler.Created && !in.DryRun {
 		out.status = http.StatusCreated
 	}
@@ -112,21 +106,6 @@ func settle(spec *scheduler.Spec, space, name, at string) *Problem {
 	return nil
 }
 
-// SchedulesPut is what became of an owner's schedules.
-type SchedulesPut struct {
-	DryRun    bool              `json:"dryRun"`
-	Schedules []ScheduleOutcome `json:"schedules"`
-	Warnings  []string          `json:"warnings,omitzero"`
-}
-
-// ScheduleOutcome is what became of one of them.
-type ScheduleOutcome struct {
-	Space     string           `json:"space"`
-	Name      string           `json:"name"`
-	Change    scheduler.Change `json:"change" enum:"created,updated,unchanged,deleted"`
-	NextRunAt time.Time        `json:"nextRunAt,omitzero"`
-}
-
 type reconcileInput struct {
 	Space  string `path:"space"`
 	DryRun bool   `query:"dryRun" doc:"Change nothing, only say what would be done."`
@@ -158,7 +137,7 @@ func (s schedules) reconcile(ctx context.Context, store Schedules, in *reconcile
 		}
 		plan = carriedOut(plan, report)
 	}
-	return SchedulesPut{in.DryRun, plan, s.doubts(ctx, store.Now(), set.Schedules)}, nil
+	return scheduler.Plan{DryRun: in.DryRun, Schedules: plan, Warnings: s.doubts(ctx, store.Now(), set.Schedules)}, nil
 }
 
 // checkSet checks all schedules of an owner.
@@ -191,30 +170,30 @@ func checkSet(space, owner string, specs []scheduler.Spec) *Problem {
 }
 
 // planOf is what a set of schedules comes to, by what is stored. With another owner's among them nothing is done at all.
-func planOf(have scheduler.Listing, owner string, specs []scheduler.Spec, now time.Time) ([]ScheduleOutcome, error) {
+func planOf(have scheduler.Listing, owner string, specs []scheduler.Spec, now time.Time) ([]scheduler.Planned, error) {
 	stored := make(map[string]*scheduler.Schedule)
 	for i := range have.Schedules {
 		stored[have.Schedules[i].Name] = &have.Schedules[i]
 	}
-	plan := []ScheduleOutcome{}
+	plan := []scheduler.Planned{}
 	for _, spec := range specs {
 		next, change, err := scheduler.Changed(stored[spec.Name], owner, spec, now)
 		if err != nil {
 			return nil, err
 		}
-		plan = append(plan, ScheduleOutcome{next.Space, next.Name, change, next.NextRunAt})
+		plan = append(plan, scheduler.Planned{Space: next.Space, Name: next.Name, Change: change, NextRunAt: next.NextRunAt})
 		delete(stored, spec.Name)
 	}
 	for i := range have.Schedules {
 		if old := &have.Schedules[i]; stored[old.Name] != nil && old.Owner == owner {
-			plan = append(plan, ScheduleOutcome{Space: old.Space, Name: old.Name, Change: scheduler.Deleted})
+			plan = append(plan, scheduler.Planned{Space: old.Space, Name: old.Name, Change: scheduler.Deleted})
 		}
 	}
 	return plan, nil
 }
 
 // carriedOut is a plan by what was really done: others may have been at it at the same time.
-func carriedOut(plan []ScheduleOutcome, r scheduler.Report) []ScheduleOutcome {
+func carriedOut(plan []scheduler.Planned, r scheduler.Report) []scheduler.Planned {
 	done := make(map[string]scheduler.Change)
 	for change, names := range map[scheduler.Change][]string{
 		scheduler.Created: r.Created, scheduler.Updated: r.Updated, scheduler.Unchanged: r.Unchanged, scheduler.Deleted: r.Deleted,

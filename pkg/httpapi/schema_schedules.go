@@ -1,6 +1,10 @@
 package httpapi
 
-import "time"
+import (
+	"time"
+
+	"github.com/jetcrew/jetcrew/scheduler"
+)
 
 // The types in this file describe schedules for the OpenAPI document. What is read and written is a scheduler.Spec and a
 // scheduler.Schedule; a test holds them together.
@@ -55,8 +59,8 @@ type ScheduleList struct {
 
 // SchedulePut is what became of a schedule that was put.
 type SchedulePut struct {
-	Change   string   `json:"change" enum:"created,updated,unchanged"`
-	Schedule Schedule `json:"schedule"`
-	Next     []Fire   `json:"next"`
-	Warnings []string `json:"warnings,omitempty" doc:"What somebody should know; no failures."`
+	Change   string                `json:"change" enum:"created,updated,unchanged"`
+	Schedule Schedule              `json:"schedule"`
+	Next     []scheduler.LocalFire `json:"next"`
+	Warnings []string              `json:"warnings,omitempty" doc:"What somebody should know; no failures."`
 }

@@ -15,13 +15,14 @@ import (
 // ErrOpen: without tokens, it is not served beyond this machine.
 var ErrOpen = errors.New("without tokens it is served on a loopback address only")
 
-// Listen listens for the API on host:port. Without tokens it refuses with ErrOpen what is not a loopback address.
-func Listen(address string, tokens *Tokens) (net.Listener, error) {
+// Listen listens for the API on host:port. Unless it is closed to all who have no token, be it a configured or a stored
+// one, it refuses with ErrOpen what is not a loopback address.
+func Listen(address string, closed bool) (net.Listener, error) {
 	addr, err := net.ResolveTCPAddr("tcp", address)
 	if err != nil {
 		return nil, fmt.Errorf("httpapi: %w", err)
 	}
-	if tokens == nil && (addr.IP == nil || !addr.IP.IsLoopback()) {
+	if !closed && (addr.IP == nil || !addr.IP.IsLoopback()) {
 		return nil, fmt.Errorf("httpapi: %s: %w", address, ErrOpen)
 	}
 	l, err := net.ListenTCP("tcp", addr)

@@ -29,7 +29,7 @@ type running struct {
 
 func run(t *testing.T, s *Server) *running {
 	t.Helper()
-	l, err := Listen("127.0.0.1:0", nil)
+	l, err := Listen("127.0.0.1:0", false)
 	require.NoError(t, err)
 	ctx, stop := context.WithCancel(context.Background())
 	r := &running{address: l.Addr().String(), stop: stop, ended: make(chan error, 1)}
@@ -206,7 +206,7 @@ func TestACallerWhoIsGoneIsNotServedOn(t *testing.T) {
 }
 
 func TestAServerThatCannotServeSaysSo(t *testing.T) {
-	l, err := Listen("127.0.0.1:0", nil)
+	l, err := Listen("127.0.0.1:0", false)
 	require.NoError(t, err)
 	require.NoError(t, l.Close())
 	require.Error(t, (&Server{Handler: http.NotFoundHandler()}).Run(t.Context(), l))

@@ -14,7 +14,9 @@ import (
 
 	"github.com/stretchr/testify/require"
 
+	"github.com/jetcrew/jetcrew/pkg/config"
 	"github.com/jetcrew/jetcrew/pkg/job"
+	"github.com/jetcrew/jetcrew/pkg/kv"
 )
 
 var errOdd = errors.New("odd")
@@ -78,23 +80,43 @@ var usual = []struct {
 	{"removeEntry", "DELETE /v1/lists/default/board/ada", ""},
 	{"deleteList", "DELETE /v1/lists/default/board", ""},
 	{"wipeSpace", "POST /v1/kv/other/wipe", ""},
+	{"createToken", "POST /v1/tokens", `{"name":"shop","scopes":["enqueue","read"],"spaces":["default"],"expires":"90d"}`},
+	{"listTokens", "GET /v1/tokens", ""},
+	{"revokeToken", "DELETE /v1/tokens/shop", ""},
+	{"listRefusals", "GET /v1/refusals?since=1h&limit=5", ""},
+	{"getError", "GET /v1/errors/aaaabbbbccccdddd", ""},
 }
 
 // TestEveryDocumentedStatusIsAnswered asks each operation of the OpenAPI document for each status that it is said to
 // answer with, and for no other.
 func TestEveryDocumentedStatusIsAnswered(t *testing.T) {
 	f := newFleet(t)
-	s := serveTest(t, f.all, func(c *Config) { c.MaxBody, c.MaxBulkBody = 1000, 1000 })
+	away := newFickle()
+	away.away.Store(true)
+	access := f.access(t, AccessConfig{})
+	access.failed(Failure{ErrorID: "aaaabbbbccccdddd", Request: "r", Error: "odd"})
+	access.flush(t.Context(), soon, true)
+	foretelling := f.foretelling(t)
+	remembering := func(c *Config) {
+		foretelling(c)
+		c.Access = access
+	}
+	s := serveTest(t, f.all, remembering, func(c *Config) { c.MaxBody, c.MaxBulkBody = 1000, 1000 })
 	servers := map[string]*served{
-		"": s, "open": serveTest(t, f.all, func(c *Config) { c.Tokens = nil }),
-		"away":    serveTest(t, f.all, func(c *Config) { c.Connected = func() bool { return false } }),
-		"slow":    serveTest(t, f.all, func(c *Config) { c.BodyTimeout = 50 * time.Millisecond }),
-		"failing": serveTest(t, broken),
+		"": s, "open": serveTest(t, f.all, foretelling, func(c *Config) {
+			c.Tokens, c.Access = nil, accessOf(t, kv.NewMemory(kv.MemoryOptions{}), AccessConfig{})
+		}),
+		"away":    serveTest(t, f.all, remembering, func(c *Config) { c.Connected = func() bool { return false } }),
+		"slow":    serveTest(t, f.all, remembering, func(c *Config) { c.BodyTimeout = 50 * time.Millisecond }),
+		"failing": serveTest(t, broken, unguarded(t), func(c *Config) { c.Access = accessOf(t, away, AccessConfig{}) }),
 		"sick":    serveTest(t, func(c *Config) { c.Ready = NewReadiness(func(context.Context) error { return errOdd }) }),
 		"partly":  serveTest(t),
 		"short":   serveTest(t, func(c *Config) { c.Jobs = &shortStore{newStore()} }),
 		"waiting": serveTest(t, func(c *Config) { c.Queues, c.LongTimeout = &unhurried{}, 50*time.Millisecond }),
 	}
+	used := f.access(t, AccessConfig{TokenRate: config.Rate{Count: 1, Per: time.Hour}, Clock: stopped{}})
+	servers["limited"] = serveTest(t, f.all, foretelling, func(c *Config) { c.Access = used })
+	require.Equal(t, 200, servers["limited"].ask("GET", "/v1/jobs?space=default", "").status)
 	servers["failing"].store.fail = func(context.Context, job.Key) error { return errOdd }
 	servers["partly"].store.fail = func(_ context.Context, k job.Key) error {
 		if k.ID == "welcome" {
@@ -127,6 +149,7 @@ func TestEveryDocumentedStatusIsAnswered(t *testing.T) {
 		a := s.ask(method, path, seed[i+1])
 		require.Less(t, a.status, 300, a.body)
 	}
+	tryCalls(t, s, requests, tries)
 	// What each operation says besides.
 	own := map[string]string{
 		"enqueueJob 201": "POST /v1/jobs {\"type\":\"t\"}", "enqueueJob 200": "POST /v1/jobs {\"type\":\"t\",\"id\":\"both\",\"queue\":\"a\"}",
@@ -145,6 +168,8 @@ func TestEveryDocumentedStatusIsAnswered(t *testing.T) {
 		"reconcileSchedules 409": `PUT /v1/schedules/default {"owner":"x","schedules":[{"name":"bills","type":"t","cron":"@daily"}]}`,
 		"getValue 409":           "GET /v1/kv/default/raw", "increment 409": "POST /v1/kv/default/text/increment",
 		"swapValue 409": `POST /v1/kv/default/text/swap {"next":1}`, "deleteValueIf 409": `POST /v1/kv/default/text/delete {"expected":1}`,
+		"createToken 409": `POST /v1/tokens {"name":"acme","scopes":["read"]}`, "revokeToken 404": "DELETE /v1/tokens/nobody",
+		"getError 404": "GET /v1/errors/bbbbccccddddaaaa",
 		"putEntry 409": `PUT /v1/lists/default/board/bob?higherOnly=true {"score":1}`,
 	}
 	for name, request := range own {
@@ -186,10 +211,15 @@ func TestEveryDocumentedStatusIsAnswered(t *testing.T) {
 			c.with = []with{header("Content-Type", "text/plain")}
 		case 422:
 			c.path += map[bool]string{true: "&", false: "?"}[strings.Contains(c.path, "?")] + "nonsense=1"
+		case 429:
+			c.on = servers["limited"]
 		case 500:
 			c.on = servers["failing"]
 		case 503:
 			c.on = servers["away"]
+			if op == "previewCron" { // which asks nobody but who calls
+				c.on, c.with = servers["failing"], []with{bearing("somebody-else's-token-entirely")}
+			}
 		}
 		return c
 	}
@@ -217,7 +247,7 @@ func TestEveryDocumentedStatusIsAnswered(t *testing.T) {
 				if a.status >= 400 {
 					a.problem(t)
 				}
-				if a.status == 503 {
+				if a.status == 503 || a.status == 429 {
 					require.NotEmpty(t, a.header.Get("Retry-After"), name)
 				}
 			}
@@ -261,8 +291,11 @@ func (e endless) Read([]byte) (int, error) {
 func (e endless) Close() error { return nil }
 
 func TestEachOperationTakesOneScope(t *testing.T) {
+	f := newFleet(t)
 	reads := []string{string(ScopeRead), string(ScopeKVRead)}
-	for path, methods := range document(t, serveTest(t, newFleet(t).all)).Paths {
+	// What these tell is for whoever may do more than look.
+	guarded := map[string]Scope{"listTokens": ScopeAdmin, "listRefusals": ScopeOperate, "getError": ScopeOperate}
+	for path, methods := range document(t, serveTest(t, f.all, f.foretelling(t), func(c *Config) { c.Access = f.access(t, AccessConfig{}) })).Paths {
 		if !strings.HasPrefix(path, "/v1/") {
 			continue
 		}
@@ -270,6 +303,11 @@ func TestEachOperationTakesOneScope(t *testing.T) {
 			require.Len(t, op.Security, 1, op.OperationID)
 			scopes := op.Security[0][tokenScheme]
 			require.Len(t, scopes, 1, op.OperationID)
+			require.Contains(t, Scopes(), Scope(scopes[0]), op.OperationID)
+			if scope, ok := guarded[op.OperationID]; ok {
+				require.EqualValues(t, scope, scopes[0], op.OperationID)
+				continue
+			}
 			require.Equal(t, method == "get", slices.Contains(reads, scopes[0]), op.OperationID)
 		}
 	}

@@ -25,12 +25,14 @@ type token struct {
 	name   string
 	hash   [sha256.Size]byte
 	spaces []string // none: all of them
+	scopes []Scope  // none: all of them
 }
 
 // caller is who makes a request.
 type caller struct {
 	name   string
 	spaces []string // none: all of them
+	scopes []Scope  // nil: all of them
 }
 
 // may reports whether the caller has to do with a space.
@@ -38,8 +40,9 @@ func (c *caller) may(space string) bool {
 	return len(c.spaces) == 0 || slices.Contains(c.spaces, space)
 }
 
-// ParseTokens reads tokens, one a line or separated by semicolons: name:sha256-hex[:space,space]. In a space's name
-// every byte can be written as %XX, and a comma, colon, semicolon or per cent sign has to be. Empty lines and lines
+// ParseTokens reads tokens, one a line or separated by semicolons: name:sha256-hex[:space,space[:scope,scope]]. In a
+// space's name every byte can be written as %XX, and a comma, colon, semicolon or per cent sign has to be. Without spaces,
+// also where nothing stands before the scopes, it is all of them, and without scopes all of these. Empty lines and lines
 // that begin with # say nothing. No tokens at all is an error: what was meant to be closed must not be open.
 func ParseTokens(text string) (*Tokens, error) {
 	t := &Tokens{}
@@ -80,8 +83,8 @@ func ReadTokens(path string) (*Tokens, error) {
 // parseToken never repeats in an error what may be a token that was written down by mistake.
 func parseToken(line string) (token, error) {
 	parts := strings.Split(line, ":")
-	if len(parts) < 2 || len(parts) > 3 {
-		return token{}, errors.New("want name:sha256-hex[:space,space]")
+	if len(parts) < 2 || len(parts) > 4 {
+		return token{}, errors.New("want name:sha256-hex[:space,space[:scope,scope]]")
 	}
 	t := token{name: strings.TrimSpace(parts[0])}
 	if err := checkTokenName(t.name); err != nil {
@@ -92,7 +95,12 @@ func parseToken(line string) (token, error) {
 		return token{}, fmt.Errorf("%q: want the SHA-256 of the token in %d hexadecimal digits", t.name, 2*sha256.Size)
 	}
 	t.hash = [sha256.Size]byte(hash)
-	if len(parts) < 3 {
+	if len(parts) > 3 {
+		if t.scopes, err = parseScopes(parts[3]); err != nil {
+			return token{}, fmt.Errorf("%q: %w", t.name, err)
+		}
+	}
+	if len(parts) < 3 || len(parts) > 3 && strings.TrimSpace(parts[2]) == "" {
 		return t, nil
 	}
 	for s := range strings.SplitSeq(parts[2], ",") {
@@ -108,6 +116,19 @@ func parseToken(line string) (token, error) {
 	return t, nil
 }
 
+// parseScopes reads scopes, separated by commas.
+func parseScopes(text string) ([]Scope, error) {
+	var out []Scope
+	for s := range strings.SplitSeq(text, ",") {
+		scope := Scope(strings.TrimSpace(s))
+		if !slices.Contains(Scopes(), scope) {
+			return nil, fmt.Errorf("a scope is one of %s", scopeNames())
+		}
+		out = append(out, scope)
+	}
+	return out, nil
+}
+
 func checkTokenName(name string) error {
 	plain := func(r rune) bool {
 		return 'a' <= r && r <= 'z' || 'A' <= r && r <= 'Z' || '0' <= r && r <= '9' || strings.ContainsRune("-_.@", r)
@@ -118,8 +139,9 @@ func checkTokenName(name string) error {
 	return nil
 }
 
-// HashToken is the line by which a token is known; see ParseTokens. Without spaces it is good for all of them.
-func HashToken(name, secret string, spaces []string) (string, error) {
+// HashToken is the line by which a token is known; see ParseTokens. Without spaces it is good for all of them, and without
+// scopes for all that can be done.
+func HashToken(name, secret string, spaces []string, scopes ...Scope) (string, error) {
 	if err := checkTokenName(name); err != nil {
 		return "", err
 	}
@@ -139,17 +161,39 @@ func HashToken(name, secret string, spaces []string) (string, error) {
 		line += separator + strings.ReplaceAll(url.QueryEscape(s), "+", "%20")
 		separator = ","
 	}
+	if len(scopes) == 0 {
+		return line, nil
+	}
+	if len(spaces) == 0 {
+		line += ":"
+	}
+	separator = ":"
+	for _, s := range scopes {
+		if !slices.Contains(Scopes(), s) {
+			return "", fmt.Errorf("%q is no scope: there are %s", cut(string(s)), scopeNames())
+		}
+		line += separator + string(s)
+		separator = ","
+	}
 	return line, nil
 }
 
 // find answers whose token it is; nil if nobody's. It compares with all of them, each in constant time.
 func (t *Tokens) find(secret string) *caller {
+	if t == nil {
+		return nil
+	}
 	sum := sha256.Sum256([]byte(secret))
 	var found *caller
 	for i := range t.list {
 		if subtle.ConstantTimeCompare(sum[:], t.list[i].hash[:]) == 1 {
-			found = &caller{name: t.list[i].name, spaces: t.list[i].spaces}
+			found = &caller{name: t.list[i].name, spaces: t.list[i].spaces, scopes: t.list[i].scopes}
 		}
 	}
 	return found
+}
+
+// has reports whether there is a token of that name.
+func (t *Tokens) has(name string) bool {
+	return t != nil && slices.ContainsFunc(t.list, func(one token) bool { return one.name == name })
 }

@@ -35,6 +35,7 @@ func TestTokensThatAreRefused(t *testing.T) {
 	for _, text := range []string{
 		"", "\n# nothing\n;", "x", "x:", "x:" + hash[2:], "x:" + hash + "00", "x:zz" + hash[2:], ":" + hash, "a b:" + hash,
 		"x:" + hash + ":", "x:" + hash + ":a,,b", "x:" + hash + ":%zz", "x:" + hash + ":%ff", "x:" + hash + ":a:b",
+		"x:" + hash + "::", "x:" + hash + ":a:", "x:" + hash + "::read,write", "x:" + hash + "::read:read", "x:" + hash + ":a,:read",
 		"x:" + hash + ";x:" + strings.Repeat("1f", 32), "x:" + hash + ";y:" + hash,
 	} {
 		_, err := ParseTokens(text)
@@ -56,6 +57,29 @@ func TestTokensThatAreRefused(t *testing.T) {
 	require.Error(t, err)
 	_, err = HashToken("x", secretAll, []string{""})
 	require.Error(t, err)
+}
+
+func TestATokensLineMaySayItsScopes(t *testing.T) {
+	t.Parallel()
+	reader, err := HashToken("reader", secretAll, nil, ScopeRead, ScopeKVRead)
+	require.NoError(t, err)
+	shop, err := HashToken("shop", secretAcme, []string{"acme"}, ScopeEnqueue)
+	require.NoError(t, err)
+	tokens, err := ParseTokens(reader + ";" + shop)
+	require.NoError(t, err)
+	c := tokens.find(secretAll)
+	require.True(t, c.can(ScopeRead) && c.can(ScopeKVRead) && c.may("anything"))
+	require.False(t, c.can(ScopeEnqueue) || c.can(ScopeAdmin))
+	c = tokens.find(secretAcme)
+	require.True(t, c.can(ScopeEnqueue) && c.may("acme"))
+	require.False(t, c.can(ScopeRead) || c.may("other"))
+	for _, scope := range Scopes() {
+		require.True(t, testTokens(t).find(secretAll).can(scope), "a line without scopes has all of them")
+	}
+	_, err = HashToken("x", secretAll, nil, "write")
+	require.ErrorContains(t, err, "kv-write")
+	_, err = ParseTokens(strings.Replace(reader, "kv-read", secretAcme, 1))
+	require.NotContains(t, err.Error(), secretAcme, "nothing that may be a token is repeated")
 }
 
 func FuzzParseTokens(f *testing.F) {

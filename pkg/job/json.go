@@ -35,6 +35,7 @@ var codec = json.JoinOptions(
 		*d, err = time.ParseDuration(tok.String())
 		return err
 	})),
+	json.Deterministic(true), // what is the same is written the same
 	jsontext.AllowDuplicateNames(false),
 	jsontext.AllowInvalidUTF8(false),
 )

@@ -21,7 +21,7 @@ func (m *Metrics) Worker(w *worker.Worker) {
 	m.gauge("outcomes_unwritten", "Outcomes of handlers that are being written.", func() float64 { return float64(w.Stats().Settling) })
 }
 
-// Conn shows how a connection is.
+// Conn shows how a connection is, and how much of its account's storage is used.
 func (m *Metrics) Conn(nc *nats.Conn) {
 	m.gauge("nats_connected", "1 while the connection to NATS stands, or else 0.", func() float64 {
 		if nc.IsConnected() {
@@ -40,6 +40,7 @@ func (m *Metrics) Conn(nc *nats.Conn) {
 		}
 		return rtt.Seconds()
 	})
+	m.registry.MustRegister(&room{nc: nc, log: m.complain})
 }
 
 // Store shows the conflicts and repairs of a store of jobs, and what there is to do in all queues. The latter is asked of
@@ -56,7 +57,7 @@ func (m *Metrics) KVConflicts(count func() uint64) {
 }
 
 func (m *Metrics) complain(err error) {
-	m.log.Debug().Err(err).Msg("what there is to do could not be read for a scrape")
+	m.log.Debug().Err(err).Msg("what the store has could not be read for a scrape")
 }
 
 func (m *Metrics) gauge(name, help string, value func() float64) {

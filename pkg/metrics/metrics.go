@@ -33,6 +33,11 @@ type Metrics struct {
 	missed   prometheus.Counter
 	lateness prometheus.Histogram
 	leading  prometheus.Gauge
+
+	requests *prometheus.CounterVec
+	refused  *prometheus.CounterVec
+	answer   *prometheus.HistogramVec
+	inFlight prometheus.Gauge
 }
 
 var _ worker.Observer = (*Metrics)(nil)
@@ -78,6 +83,7 @@ func New(version, role string, log zerolog.Logger) *Metrics {
 			Namespace: namespace, Name: "leading", Help: "1 while this process leads the fleet, or else 0.",
 		}),
 	}
+	m.measureHTTP()
 	info := prometheus.NewGauge(prometheus.GaugeOpts{
 		Namespace: namespace, Name: "info", Help: "1, with the program's version and the role of the process.",
 		ConstLabels: prometheus.Labels{"version": version, "role": role},

@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"io"
+	"net/http"
 	"net/http/httptest"
 	"os"
 	"regexp"
@@ -15,6 +16,7 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"github.com/jetcrew/jetcrew/integration/natstest"
+	"github.com/jetcrew/jetcrew/pkg/httpapi"
 	"github.com/jetcrew/jetcrew/pkg/job"
 	"github.com/jetcrew/jetcrew/scheduler"
 	"github.com/jetcrew/jetcrew/streams"
@@ -144,10 +146,59 @@ func TestFiresAreMeasured(t *testing.T) {
 	require.Contains(t, scrape(t, m), "jetcrew_leading 0\n")
 }
 
+func TestRequestsAreMeasured(t *testing.T) {
+	t.Parallel()
+	m := New("v1", "serve", zerolog.Nop())
+	begun, end := make(chan struct{}), make(chan struct{})
+	h := m.API(http.HandlerFunc(func(http.ResponseWriter, *http.Request) { close(begun); <-end }))
+	done := make(chan struct{})
+	go func() {
+		defer close(done)
+		h.ServeHTTP(httptest.NewRecorder(), httptest.NewRequest("GET", "/"+canary, nil))
+	}()
+	<-begun
+	require.Contains(t, scrape(t, m), "jetcrew_http_requests_in_flight 1\n")
+	close(end)
+	<-done
+	m.Served(httpapi.Served{Operation: "getJob", Method: "GET", Status: 200, Took: 2 * time.Second})
+	m.Served(httpapi.Served{Operation: "getJob", Method: "GET", Status: 404, Code: httpapi.CodeNotFound})
+	m.Served(httpapi.Served{Status: 405, Code: httpapi.CodeMethodNotAllowed})
+	text := scrape(t, m)
+	for _, want := range []string{
+		`requests_total{method="GET",operation="getJob",status="2xx"} 1`, `requests_total{method="GET",operation="getJob",status="4xx"} 1`,
+		`requests_total{method="none",operation="none",status="4xx"} 1`, `refusals_total{code="not_found",operation="getJob"} 1`,
+		`refusals_total{code="method_not_allowed",operation="none"} 1`, `request_seconds_count{operation="getJob"} 2`,
+		`request_seconds_sum{operation="getJob"} 2`, `requests_in_flight 0`,
+	} {
+		require.Contains(t, text, "jetcrew_http_"+want+"\n")
+	}
+	require.NotContains(t, text, canary)
+	require.NotContains(t, scrape(t, New("v1", "work", zerolog.Nop())), "jetcrew_http_", "who serves no API has none")
+}
+
+// What the account stores is shown beside its limit, where it has one.
+func TestTheRoomIsMeasured(t *testing.T) {
+	t.Parallel()
+	p := natstest.StartServer(t, natstest.ServerConfig{
+		Extra: `accounts { A { jetstream { max_mem: 1MB, max_file: 100MB }, users: [ { user: a, password: a } ] }
+			B { jetstream: enabled, users: [ { user: b, password: b } ] } }`,
+	})
+	for user, limited := range map[string]bool{"a": true, "b": false} {
+		m := New("v1", "work", zerolog.Nop())
+		m.Conn(natstest.Connect(t, strings.Replace(p.URL(), "://", "://"+user+":"+user+"@", 1)))
+		text := scrape(t, m)
+		require.Contains(t, text, `jetcrew_account_storage_bytes{tier=""} 0`+"\n")
+		require.Equal(t, limited, strings.Contains(text, `jetcrew_account_storage_limit_bytes{tier=""} 1.048576e+08`+"\n"), text)
+	}
+}
+
 // The alert rules, the dashboard and the documentation name metrics that exist; the documentation names all.
 func TestWhatIsWrittenAboutMetricsIsTrue(t *testing.T) {
 	t.Parallel()
-	nc := natstest.Connect(t, natstest.Embedded(t).URL())
+	p := natstest.StartServer(t, natstest.ServerConfig{
+		Extra: `accounts { A { jetstream { max_mem: 1MB, max_file: 100MB }, users: [ { user: a, password: a } ] } }`,
+	})
+	nc := natstest.Connect(t, strings.Replace(p.URL(), "://", "://a:a@", 1))
 	store, err := streams.Open(t.Context(), nc, streams.Config{})
 	require.NoError(t, err)
 	t.Cleanup(store.Close)
@@ -160,6 +211,8 @@ func TestWhatIsWrittenAboutMetricsIsTrue(t *testing.T) {
 	m.KVConflicts(func() uint64 { return 0 })
 	m.AttemptEnded(worker.Ended{Started: true, Refusal: job.CodeDisabled})
 	m.Fired(scheduler.Fire{Created: true})
+	m.API(http.NotFoundHandler())
+	m.Served(httpapi.Served{Status: 422, Code: httpapi.CodeBadField})
 	_, err = store.Enqueue(t.Context(), job.Spec{Type: "t"})
 	require.NoError(t, err)
 
