@@ -129,6 +129,7 @@ func (c *consumer) act(cl *claim, recs []record) {
 	n := newest(recs)
 	// The answer to a claim or an end that this delivery wrote was lost, and the write was stored.
 	if n != nil && cl.wrote != "" && n.Writer == cl.wrote {
+		cl.countLosses()
 		if n.state == stateRunning {
 			cl.adopt(&n.document, n.seq)
 			c.offer(cl)
@@ -238,7 +239,9 @@ func (c *consumer) claimFirst(cl *claim, recs []record, v verdict) {
 	cl.started = job.Millis(now)
 	cl.old = older(recs, n.Rev, cl.seq)
 	cl.said.Log = n.Job.Log // of the attempt before
+	cl.loses = Losses{}
 	if v.lost {
+		cl.loses = lostAs(stateRunning)
 		cl.base.Job.Attempts = v.attempts // the lost one is counted
 		cl.base.job().LoseAttempt(now)
 		cl.base.Job.RunID = n.Job.RunID
@@ -267,6 +270,7 @@ func (c *consumer) claimFirst(cl *claim, recs []record, v verdict) {
 		c.again(cl, err)
 		return
 	}
+	cl.countLosses()
 	cl.adopt(&d, seq)
 	cl.mu.Lock()
 	cl.beaten = sent
@@ -299,7 +303,7 @@ func (c *consumer) endUnrun(cl *claim, recs []record, v verdict) {
 	n := newest(recs)
 	d := n.document.endLost(newWriter(), v.end, c.s.Now())
 	cl.mu.Lock()
-	cl.wrote = d.Writer
+	cl.wrote, cl.loses = d.Writer, lostAs(v.end)
 	cl.mu.Unlock()
 	_, err := c.s.put(c.ctx, write{
 		tail: cl.rec.tail, state: v.end, doc: &d, guard: last(recs), ttl: c.s.lastingTTL(d.job(), v.end),
@@ -308,6 +312,7 @@ func (c *consumer) endUnrun(cl *claim, recs []record, v verdict) {
 		c.again(cl, err)
 		return
 	}
+	cl.countLosses()
 	c.log.Warn().Stringer("job", cl.rec.job().Key()).Str("status", string(v.end)).
 		Str("holder", n.Job.WorkerID).Msg("the last attempt was lost")
 	c.finish(cl, older(recs, d.Rev, cl.seq))
@@ -340,6 +345,7 @@ func (s *Store) endTooLarge(ctx context.Context, tail string, recs []record, why
 		tail: tail, state: stateDead, doc: &d, guard: last(recs), ttl: s.lastingTTL(j, stateDead),
 	})
 	if err == nil {
+		s.losses.count(j.Queue, Losses{TooLarge: 1})
 		s.log.Error().Stringer("job", j.Key()).Err(why).Msg("a job is too large to be run; it is dead")
 	}
 	return seq, older(recs, d.Rev, 0), err

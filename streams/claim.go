@@ -51,6 +51,7 @@ type claim struct {
 	old      []uint64 // older documents, to delete once it is settled
 	attempts int      // used, this one included
 	wrote    string   // the writer of a claim that may have been stored
+	loses    Losses   // what is to be counted once that one, or an end in its place, is known to stand
 	claimed  bool     // the claim is known to be stored
 	started  time.Time
 	said     reports
@@ -347,6 +348,15 @@ func (cl *claim) adopt(d *document, seq uint64) {
 	cl.mu.Lock()
 	defer cl.mu.Unlock()
 	cl.base, cl.guard, cl.run, cl.claimed, cl.wrote = *d, seq, seq, true, d.Claim
+}
+
+// countLosses counts, once, what a write meant that is known to stand by now.
+func (cl *claim) countLosses() {
+	cl.mu.Lock()
+	loses := cl.loses
+	cl.loses = Losses{}
+	cl.mu.Unlock()
+	cl.c.s.losses.count(cl.c.cfg.Queue, loses)
 }
 
 // lost is called when the job's documents say that somebody else holds it, or has ended it.

@@ -98,6 +98,7 @@ func (s *Store) Consume(ctx context.Context, cfg job.ConsumerConfig) (job.Consum
 	c.queue.Store(&info)
 	c.agreed.Store(int64(info.lease()))
 	s.queues.join(cfg.Queue, c)
+	s.losses.count(cfg.Queue, Losses{})
 	if err := c.appear(ctx); err != nil {
 		c.abort()
 		return nil, fmt.Errorf("streams: saying that worker %s is there: %w", cfg.WorkerID, err)

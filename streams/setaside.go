@@ -49,6 +49,9 @@ func (c *consumer) setAside(cl *claim, recs []record) {
 		c.queueCheck(cl) // something was written meanwhile
 		return
 	}
+	if err == nil {
+		s.losses.count(c.cfg.Queue, Losses{SetAside: 1})
+	}
 	// A guard of 0 that does not hold means that it was set aside before.
 	if s.at(AfterSetAside) != nil {
 		return

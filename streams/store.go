@@ -62,6 +62,7 @@ type Store struct {
 	sweep sweeper
 
 	conflicts atomic.Uint64
+	losses    lossBook
 }
 
 var _ job.Queue = (*Store)(nil)

@@ -109,6 +109,9 @@ func (s *Store) revive(ctx context.Context, tail string, recs []record, rep *Swe
 	}
 	w.doc = &d
 	_, err := s.put(ctx, w)
+	if err == nil {
+		s.losses.count(n.Job.Queue, lostAs(w.state))
+	}
 	if errors.Is(err, job.ErrTooLarge) {
 		_, _, err = s.endTooLarge(ctx, tail, recs, err)
 	}

@@ -98,6 +98,7 @@ func (a *attempt) start(r *run, j *job.Job, reg *registration) {
 	ctx = a.begin(ctx, r.cfg, j)
 	ctx = pprof.WithLabels(ctx, pprof.Labels(labelJob, a.key.String(), labelType, a.typ))
 	a.started, a.waited = true, waited(j)
+	r.observeStart(a)
 	began := time.Now()
 	go func() {
 		pprof.SetGoroutineLabels(ctx)

@@ -40,6 +40,28 @@ type Observer interface {
 	AttemptEnded(Ended)
 }
 
+// Started is an attempt whose handler is about to be called.
+type Started struct {
+	Key     job.Key
+	Type    string
+	Attempt int
+	Waited  time.Duration // from when it could start to now, by the store's clock
+}
+
+// StartObserver is an Observer that is told of starts as well: how long jobs wait is known then, while attempts may run for
+// hours until they end.
+type StartObserver interface {
+	Observer
+	AttemptStarted(Started)
+}
+
+// observeStart says of an attempt that its handler is about to be called.
+func (r *run) observeStart(a *attempt) {
+	if o, ok := r.cfg.Observer.(StartObserver); ok {
+		o.AttemptStarted(Started{Key: a.key, Type: a.typ, Attempt: a.number, Waited: a.waited})
+	}
+}
+
 // observed says of an attempt how it ended.
 func (r *run) observed(a *attempt, result Result) {
 	if a.span != nil && !a.writing.IsZero() {
@@ -62,11 +84,14 @@ func (r *run) end(a *attempt, result Result) Ended {
 	return e
 }
 
-// resultOf is what an outcome that was written comes to.
-func resultOf(o job.Outcome) Result {
+// resultOf is what an outcome comes to. Once it is written, the record of its job is known as well: one that had grown too
+// large to be tried again is dead.
+func resultOf(o job.Outcome, rec *job.Job) Result {
 	switch {
 	case o.Status != job.Pending:
 		return Result(o.Status)
+	case rec != nil && rec.Status == job.Dead:
+		return ResultDead
 	case o.Refund:
 		return ResultHandedBack
 	}

@@ -5,6 +5,7 @@ import (
 	"errors"
 	"sync"
 	"testing"
+	"time"
 
 	"github.com/stretchr/testify/require"
 
@@ -12,8 +13,15 @@ import (
 )
 
 type witness struct {
-	mu   sync.Mutex
-	seen []Ended
+	mu      sync.Mutex
+	seen    []Ended
+	started []Started
+}
+
+func (w *witness) AttemptStarted(s Started) {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	w.started = append(w.started, s)
 }
 
 func (w *witness) AttemptEnded(e Ended) {
@@ -53,4 +61,39 @@ func TestAttemptsAreObserved(t *testing.T) {
 			"fine": {ResultSucceeded}, "refused": {ResultDead}, "failing": {ResultRetried, ResultDead}, "panics": {ResultRetried, ResultDead},
 		}, results)
 	})
+}
+
+// How long a job waited is told when its handler is called, not when it ends.
+func TestStartsAreObserved(t *testing.T) {
+	var w witness
+	bubble(t, Config{Observer: &w, Queues: map[string]int{"default": 1, "none": 0}}, func(c *crew) {
+		require.Equal(t, []string{"default"}, c.w.Queues())
+		called, end := make(chan struct{}), make(chan struct{})
+		c.handle(func(context.Context, *job.Job) (any, error) {
+			close(called)
+			<-end
+			return nil, nil
+		})
+		key := c.enqueue(job.Spec{ID: "1"})
+		time.Sleep(3 * time.Second) // of the bubble
+		c.run()
+		<-called
+		w.mu.Lock()
+		require.Equal(t, []Started{{Key: key, Type: "t", Attempt: 1, Waited: 3 * time.Second}}, w.started)
+		require.Empty(t, w.seen)
+		w.mu.Unlock()
+		close(end)
+		c.ended(key)
+		c.end()
+	})
+}
+
+// A retry that could not be written, since its job had grown too large, is the end that was written instead.
+func TestAResultIsWhatWasWritten(t *testing.T) {
+	t.Parallel()
+	require.Equal(t, ResultRetried, resultOf(job.Fail(time.Second, "no"), nil))
+	require.Equal(t, ResultRetried, resultOf(job.Fail(time.Second, "no"), &job.Job{Status: job.Pending}))
+	require.Equal(t, ResultDead, resultOf(job.Fail(time.Second, "no"), &job.Job{Status: job.Dead}))
+	require.Equal(t, ResultHandedBack, resultOf(job.HandBack(0, "no"), &job.Job{Status: job.Pending}))
+	require.Equal(t, ResultSucceeded, resultOf(job.Succeed(nil), &job.Job{Status: job.Cancelled}))
 }

@@ -43,12 +43,12 @@ func (r *run) write(ctx context.Context, a *attempt, o job.Outcome) {
 	a.writing = time.Now()
 	pause := settleRetry
 	for {
-		_, err := a.claim.Settle(ctx, o)
+		rec, err := a.claim.Settle(ctx, o)
 		switch {
 		case err == nil:
 			r.outage.ended()
 			logOutcome(a, o)
-			r.observed(a, resultOf(o))
+			r.observed(a, resultOf(o, rec))
 			return
 		case errors.Is(err, job.ErrLeaseLost):
 			r.outage.ended()

@@ -41,7 +41,7 @@ func (r *run) returned(a *attempt) {
 	}
 	result := ResultLost
 	if a.settle {
-		result = resultOf(a.outcome)
+		result = resultOf(a.outcome, nil)
 	}
 	a.span.Ran(r.end(a, result))
 }

@@ -67,6 +67,17 @@ func (w *Worker) Types() []string {
 	return slices.Sorted(maps.Keys(w.handlers))
 }
 
+// Queues are the queues that it takes from, sorted.
+func (w *Worker) Queues() []string {
+	var names []string
+	for _, name := range slices.Sorted(maps.Keys(w.cfg.Queues)) {
+		if w.cfg.Queues[name] > 0 {
+			names = append(names, name)
+		}
+	}
+	return names
+}
+
 // Kill makes Run return at once, with ErrKilled. Handlers have their contexts cancelled (job.ErrShutdown)
 // but are not waited for; nothing of them is settled, and their jobs are redelivered. It may be called at
 // any time, more than once, from any goroutine.

@@ -20,8 +20,6 @@ const (
 
 	// metaQueue names a queue whose name stands hashed in its consumer's.
 	metaQueue = "jetcrew.queue"
-	// mostPulls is what a queue's consumer lets wait; it cannot be raised later.
-	mostPulls = 8192
 	// unservedLook is how many of the oldest ready jobs are looked at for queues without a consumer.
 	unservedLook = 200
 )
@@ -56,15 +54,14 @@ func (e *exam) lookAtConsumers(ctx context.Context) error {
 	}
 	queues := 0
 	for _, info := range all {
+		e.lookAtConsumer(info)
 		if token, ok := strings.CutPrefix(info.Name, readyPrefix); ok {
 			queues++
-			e.lookAtConsumer(info, e.names.job("ready", token+".>"))
 			if gone(wakePrefix + token) {
 				e.missingConsumer(wakePrefix+token, queueOf(info), "its due jobs are moved late, by housekeeping alone")
 			}
 		}
 		if token, ok := strings.CutPrefix(info.Name, wakePrefix); ok {
-			e.lookAtConsumer(info, e.names.ns+".wake."+token+".>")
 			if gone(readyPrefix + token) {
 				e.missingConsumer(readyPrefix+token, token, "its jobs are handed out to nobody")
 			}
@@ -94,39 +91,13 @@ func queueOf(info *jetstream.ConsumerInfo) string {
 	return token
 }
 
-// lookAtConsumer compares a queue's consumer with what jetcrew makes.
-func (e *exam) lookAtConsumer(info *jetstream.ConsumerInfo, filter string) {
-	c := info.Config
-	for _, s := range []struct {
-		field   string
-		differs bool
-		want    string
-		have    any
-		so      string
-	}{
-		{"filter_subject", c.FilterSubject != filter, filter, c.FilterSubject, "jobs are handed out to nobody"},
-		{"ack_policy", c.AckPolicy != jetstream.AckExplicitPolicy, "explicit", c.AckPolicy, "jobs are lost"},
-		{"deliver_policy", c.DeliverPolicy != jetstream.DeliverAllPolicy, "all", c.DeliverPolicy, "jobs are passed by"},
-		{"max_deliver", c.MaxDeliver != -1, "-1", c.MaxDeliver, "a job that was delivered as often stays for ever and is not run"},
-		{"ack_wait", c.AckWait < streams.MinLease, streams.MinLease.String() + " or more", c.AckWait, "jobs are run twice"},
-		{"backoff", len(c.BackOff) > 0, "none", c.BackOff, "it stands in for the lease"},
-		{"headers_only", c.HeadersOnly, "false", true, "jobs arrive without their documents"},
-		{"inactive_threshold", c.InactiveThreshold > 0, "none", c.InactiveThreshold, "it goes when nobody works for a while"},
-		{"max_batch", c.MaxRequestBatch > 0, "none", c.MaxRequestBatch, "workers' requests are refused"},
-		{"max_expires", c.MaxRequestExpires > 0, "none", c.MaxRequestExpires, "workers' requests are refused"},
-		{"max_bytes", c.MaxRequestMaxBytes > 0, "none", c.MaxRequestMaxBytes, "workers' requests are refused"},
-	} {
-		if s.differs {
-			e.fail(fmt.Sprintf("consumer %s: %s is %v, want %s: %s", info.Name, s.field, s.have, s.want, s.so),
-				"set it back (nats consumer edit); what cannot be edited is made anew once the consumer is deleted: its queue's settings go with it",
-				map[string]any{"consumer": info.Name, "field": s.field, "want": s.want, "have": fmt.Sprint(s.have)})
-		}
+// lookAtConsumer compares one of the jobs' consumers with what jetcrew makes.
+func (e *exam) lookAtConsumer(info *jetstream.ConsumerInfo) {
+	for _, d := range streams.ConsumerDrift(e.cfg.Namespace, info.Config) {
+		d.Name = "consumer " + d.Name
+		e.differs(d, map[string]any{"consumer": info.Name})
 	}
 	facts := map[string]any{"consumer": info.Name}
-	if c.MaxWaiting < mostPulls {
-		e.warn(fmt.Sprintf("consumer %s: max_waiting is %d, want %d: a large fleet's requests are refused", info.Name, c.MaxWaiting, mostPulls),
-			"it cannot be raised: delete the consumer, and it is made anew; its queue's settings go with it", facts)
-	}
 	if strings.HasPrefix(info.Name, wakePrefix) && info.Paused {
 		e.fail(fmt.Sprintf("consumer %s is paused: due jobs are moved late, by housekeeping alone", info.Name),
 			"nats consumer resume "+e.names.jobs()+" "+info.Name+"; to pause a queue, use jetcrew queue pause", facts)

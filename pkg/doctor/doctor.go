@@ -266,13 +266,24 @@ func (e *exam) make(ctx context.Context, c check) {
 			map[string]any{"operation": denied.Operation, "subject": denied.Subject})
 	case errors.Is(err, context.DeadlineExceeded), errors.Is(err, nats.ErrTimeout):
 		e.silent = e.silent || c.id == "jetstream"
-		e.unchecked(fmt.Sprintf("no answer within %s", e.cfg.Timeout),
-			"see that the server and its cluster are up, or give it more time (--timeout)", nil)
+		e.unanswered(fmt.Sprintf("no answer within %s", e.cfg.Timeout), "see that the server and its cluster are up, or give it more time (--timeout)")
 	case errors.Is(err, errUnknown):
 		e.unchecked(err.Error(), "mend what is reported above first", nil)
 	default:
-		e.unchecked(err.Error(), "", nil)
+		e.unanswered(err.Error(), "see that the server and its cluster are up, and what the server's log says")
 	}
+}
+
+// vital are the checks that stand for whether jobs are run at all: without an answer to them, none is.
+var vital = []string{"jetstream", "jobs-stream"}
+
+// unanswered tells of a check that the server did not answer. To lack a right, which is told of as unchecked, is no defect.
+func (e *exam) unanswered(why, advice string) {
+	level := Warning
+	if slices.Contains(vital, e.id) {
+		level = Error
+	}
+	e.find(level, "not checked: "+why, advice, map[string]any{"checked": false})
 }
 
 // errUnknown: an earlier check did not find out what this one goes by.

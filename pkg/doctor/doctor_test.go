@@ -172,8 +172,8 @@ func TestAServerThatDoesNotAnswer(t *testing.T) {
 	d.BlackholeFromServer()
 	r, err := Check(t.Context(), nc, Config{Timeout: 200 * time.Millisecond})
 	require.NoError(t, err)
-	r.has(t, "jetstream", Warning, "not checked: no answer within 200ms")
-	require.Zero(t, r.Count(Error), "silence is no defect: %s", r)
+	r.has(t, "jetstream", Error, "not checked: no answer within 200ms")
+	require.Equal(t, 1, r.Count(Error), "it is told of once: %s", r)
 }
 
 func TestAnEndedContextEndsIt(t *testing.T) {

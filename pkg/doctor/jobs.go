@@ -80,7 +80,7 @@ func (e *exam) lookAtDead(ctx context.Context) error {
 	}
 	counts, err := e.store.Count(ctx)
 	if errors.Is(err, streams.ErrTopology) {
-		return fmt.Errorf("%w: a consumer that counts is missing", errUnknown)
+		return fmt.Errorf("%w: a consumer that counts is missing, or counts something else", errUnknown)
 	}
 	if err != nil {
 		return err

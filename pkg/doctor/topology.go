@@ -5,6 +5,8 @@ import (
 	"errors"
 	"fmt"
 	"slices"
+	"strings"
+	"time"
 
 	"github.com/nats-io/nats.go/jetstream"
 
@@ -17,6 +19,9 @@ const (
 	adviceSetup = "run jetcrew setup as a user that may make streams, or start a worker with JETCREW_MANAGE=create"
 	adviceMend  = "run jetcrew setup as a user that may change streams: it mends what can be mended safely"
 )
+
+// longTTL is how long a fleet may be without a leader before that counts as wrong.
+const longTTL = time.Minute
 
 // lookAtJobs looks at the jobs' stream, and opens the store where it is fit to be opened.
 func (e *exam) lookAtJobs(ctx context.Context) error {
@@ -41,6 +46,18 @@ func (e *exam) lookAtJobs(ctx context.Context) error {
 		e.ok(fmt.Sprintf("stream %s is there, and was not compared with what it should be", name), nil)
 		return nil
 	}
+	broken := false
+	for _, d := range streams.StreamDrift(e.cfg.Namespace, e.cfg.Replicas, jobs.Config) {
+		broken = broken || d.Weight == streams.Broken
+		e.differs(d, map[string]any{"stream": name})
+	}
+	if limit := jobs.Config.MaxConsumers; limit > 0 && jobs.State.Consumers >= limit {
+		e.fail(fmt.Sprintf("%s has all of the %d consumers that it may have (max_consumers): no queue can be made", name, limit),
+			"set it to -1 (nats stream edit), or delete queues that nobody needs (jetcrew queue delete)", map[string]any{"stream": name, "field": "max_consumers"})
+	}
+	if broken { // the store refuses to be opened
+		return nil
+	}
 	store, err := streams.Open(ctx, e.nc, streams.Config{
 		Namespace: e.cfg.Namespace, Replicas: e.cfg.Replicas, Manage: streams.ManageVerify, Logger: e.cfg.Logger,
 	})
@@ -55,9 +72,6 @@ func (e *exam) lookAtJobs(ctx context.Context) error {
 		return err
 	}
 	e.store = store
-	for _, d := range store.Drift() {
-		e.drift(d.Name, d.Field, d.Want, d.Have)
-	}
 	if !e.found() {
 		s := jobs.State
 		e.ok(fmt.Sprintf("stream %s is as it should be: %d messages, %s", name, s.Msgs, size(s.Bytes)),
@@ -66,13 +80,26 @@ func (e *exam) lookAtJobs(ctx context.Context) error {
 	return nil
 }
 
-// grave are the settings with which jobs or keys are lost, or the protocol breaks. The others an operator may have wanted.
-var grave = []string{
-	"max_msgs", "max_bytes", "max_age", "max_msgs_per_subject", "discard", "allow_direct", "allow_rollup_hdrs", "allow_msg_ttl",
-	"allow_msg_schedules", "allow_atomic", "no_ack",
+// differs tells of a setting that is not as jetcrew would make it. How many replicas are enough is a check of its own.
+func (e *exam) differs(d streams.Drift, facts map[string]any) {
+	if d.Field == "num_replicas" && facts["stream"] != nil {
+		return
+	}
+	facts["field"], facts["want"], facts["have"] = d.Field, d.Want, d.Have
+	level := Error
+	if d.Weight == streams.Odd {
+		level = Warning
+	}
+	e.find(level, d.String(), d.Remedy, facts)
 }
 
-// drift tells of a setting that is not as jetcrew would make it. How many replicas are enough is a check of its own.
+// grave are the settings with which keys are lost, or cannot be used. The others an operator may have wanted.
+var grave = []string{
+	"max_msgs", "max_bytes", "max_age", "max_msgs_per_subject", "discard", "allow_direct", "allow_rollup_hdrs", "allow_msg_ttl",
+	"no_ack",
+}
+
+// drift tells of a setting of the keys' bucket.
 func (e *exam) drift(stream, field, want, have string) {
 	if field == "num_replicas" {
 		return
@@ -97,28 +124,29 @@ func (e *exam) lookAtWorkers(ctx context.Context) error {
 		e.fail(name+" is missing: workers cannot say that they are alive", adviceSetup, nil)
 		return nil
 	}
-	c := info.Config
-	for _, s := range []struct {
-		field   string
-		differs bool
-		want    string
-		have    any
-	}{
-		{"max_msgs_per_subject", c.MaxMsgsPerSubject != 1, "1", c.MaxMsgsPerSubject},
-		{"max_age", c.MaxAge > 0, "none", c.MaxAge},
-		{"allow_msg_ttl", !c.AllowMsgTTL, "true", false},
-		{"allow_direct", !c.AllowDirect, "true", false},
-	} {
-		if s.differs {
-			facts := map[string]any{"stream": name, "field": s.field, "want": s.want, "have": fmt.Sprint(s.have)}
-			e.fail(fmt.Sprintf("%s: %s is %v, want %s", name, s.field, s.have, s.want),
-				"set it back (nats stream edit), or delete the bucket: workers that may make it do so at their next heartbeat", facts)
-		}
-	}
+	want := e.bucket(name)
+	want.AllowMsgTTL, want.SubjectDeleteMarkerTTL = true, time.Minute
+	e.compareBucket(want, info.Config)
 	if !e.found() {
 		e.ok(name+" is as it should be", nil)
 	}
 	return nil
+}
+
+// bucket is a bucket's stream as the client library makes it.
+func (e *exam) bucket(name string) jetstream.StreamConfig {
+	return jetstream.StreamConfig{
+		Name: name, Subjects: []string{"$KV." + strings.TrimPrefix(name, "KV_") + ".>"},
+		MaxConsumers: -1, MaxMsgs: -1, MaxBytes: -1, MaxMsgSize: -1, MaxMsgsPerSubject: 1, Discard: jetstream.DiscardNew,
+		Replicas: e.cfg.Replicas, DenyDelete: true, AllowRollup: true, AllowDirect: true,
+	}
+}
+
+// compareBucket tells of all that differs.
+func (e *exam) compareBucket(want, have jetstream.StreamConfig) {
+	for _, d := range streams.BucketDrift(want, have) {
+		e.differs(d, map[string]any{"stream": want.Name})
+	}
 }
 
 // lookAtKV looks at the bucket of the handlers' keys.
@@ -166,6 +194,9 @@ func (e *exam) lookAtSchedulesBucket(ctx context.Context) error {
 		e.warn(name+" is missing: there are no schedules", adviceSetup+"; without schedules, nothing is amiss", nil)
 		return nil
 	}
+	want := e.bucket(name)
+	want.MaxAge = info.Config.MaxAge // its opening tells of it
+	e.compareBucket(want, info.Config)
 	_, err = scheduler.OpenStore(ctx, e.nc, scheduler.StoreConfig{
 		Namespace: e.cfg.Namespace, Replicas: e.cfg.Replicas, Verify: true, Clock: e, Logger: e.cfg.Logger,
 	})
@@ -183,6 +214,17 @@ func (e *exam) lookAtLeaderBucket(ctx context.Context) error {
 		e.fail(name+" is missing: nobody can lead, so nothing repairs what crashes leave, and no schedule fires", adviceSetup, nil)
 		return nil
 	}
+	want := e.bucket(name)
+	want.MaxAge = info.Config.MaxAge
+	if ttl := info.Config.MaxAge; ttl > scheduler.DefaultTTL {
+		level := Warning
+		if ttl > longTTL {
+			level = Error
+		}
+		e.find(level, fmt.Sprintf("%s: max_age is %s, want %s: nobody leads for as long after a leader has crashed", name, ttl, scheduler.DefaultTTL),
+			"set it back (nats stream edit)", map[string]any{"stream": name, "field": "max_age", "want": scheduler.DefaultTTL.String(), "have": ttl.String()})
+	}
+	e.compareBucket(want, info.Config)
 	_, err = e.election(ctx)
 	return e.bucketFound(ctx, name, err)
 }
@@ -197,6 +239,7 @@ func (e *exam) election(ctx context.Context) (*scheduler.Election, error) {
 // server's.
 func (e *exam) bucketFound(ctx context.Context, name string, err error) error {
 	switch {
+	case err == nil && e.found():
 	case err == nil:
 		e.ok(name+" is as it should be", nil)
 	case ctx.Err() != nil || errors.As(err, new(*jetstream.APIError)) || errors.Is(err, context.DeadlineExceeded):

@@ -7,6 +7,7 @@ package metrics
 
 import (
 	"net/http"
+	"sync"
 	"time"
 
 	"github.com/prometheus/client_golang/prometheus"
@@ -34,13 +35,16 @@ type Metrics struct {
 	lateness prometheus.Histogram
 	leading  prometheus.Gauge
 
+	mu      sync.Mutex // guards workers
+	workers []*worker.Worker
+
 	requests *prometheus.CounterVec
 	refused  *prometheus.CounterVec
 	answer   *prometheus.HistogramVec
 	inFlight prometheus.Gauge
 }
 
-var _ worker.Observer = (*Metrics)(nil)
+var _ worker.StartObserver = (*Metrics)(nil)
 
 const namespace = "jetcrew"
 
@@ -83,6 +87,9 @@ func New(version, role string, log zerolog.Logger) *Metrics {
 			Namespace: namespace, Name: "leading", Help: "1 while this process leads the fleet, or else 0.",
 		}),
 	}
+	for _, result := range fireResults {
+		m.fires.WithLabelValues(result)
+	}
 	m.measureHTTP()
 	info := prometheus.NewGauge(prometheus.GaugeOpts{
 		Namespace: namespace, Name: "info", Help: "1, with the program's version and the role of the process.",
@@ -98,12 +105,17 @@ func New(version, role string, log zerolog.Logger) *Metrics {
 
 // Handler answers what a scrape asks for.
 func (m *Metrics) Handler() http.Handler {
-	return promhttp.HandlerFor(m.registry, promhttp.HandlerOpts{
+	h := promhttp.HandlerFor(m.registry, promhttp.HandlerOpts{
 		ErrorLog: complaints{m.log}, ErrorHandling: promhttp.ContinueOnError, Timeout: scrapeTimeout,
+	})
+	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		m.begin()
+		h.ServeHTTP(w, r)
 	})
 }
 
-// scrapeTimeout is how long a scrape may take: Prometheus waits for 10 s unless it is told otherwise.
+// scrapeTimeout is how long a scrape may take, far longer than askFor: Prometheus waits for 10 s unless it is told
+// otherwise.
 const scrapeTimeout = 8 * time.Second
 
 // complaints takes what goes wrong with a scrape.
@@ -115,6 +127,11 @@ func (c complaints) Println(v ...any) {
 
 // unhandled stands for all types without a handler: they are whatever producers write.
 const unhandled = "unhandled"
+
+// AttemptStarted measures how long a job waited.
+func (m *Metrics) AttemptStarted(s worker.Started) {
+	m.pickup.WithLabelValues(s.Key.Queue).Observe(s.Waited.Seconds())
+}
 
 // AttemptEnded counts an attempt.
 func (m *Metrics) AttemptEnded(e worker.Ended) {
@@ -128,34 +145,45 @@ func (m *Metrics) AttemptEnded(e worker.Ended) {
 	}
 	if e.Started {
 		m.run.WithLabelValues(e.Key.Queue, typ).Observe(e.Ran.Seconds())
-		m.pickup.WithLabelValues(e.Key.Queue).Observe(e.Waited.Seconds())
 	}
 }
+
+// otherCode stands for the codes of handlers' own.
+const otherCode = "other"
 
 // code is a refusal's code as a label: handlers may make up their own.
 func code(c job.Code) string {
 	if c.NotNow() || c.NotEver() {
 		return string(c)
 	}
-	return "other"
+	return otherCode
 }
+
+// What comes of a fire.
+const (
+	fireEnqueued = "enqueued"
+	fireKnown    = "known"
+	fireSkipped  = "skipped"
+	fireMissed   = "missed"
+	fireRefused  = "refused"
+)
 
 // Fired counts a fire of a schedule.
 func (m *Metrics) Fired(f scheduler.Fire) {
-	result := "enqueued"
+	result := fireEnqueued
 	switch {
 	case f.Err != nil:
-		result = "refused"
+		result = fireRefused
 	case f.Skipped:
-		result = "skipped"
+		result = fireSkipped
 	case f.At.IsZero():
-		result = "missed"
+		result = fireMissed
 	case !f.Created:
-		result = "known"
+		result = fireKnown
 	}
 	m.fires.WithLabelValues(result).Inc()
 	m.missed.Add(float64(f.Missed))
-	if result == "enqueued" {
+	if result == fireEnqueued {
 		m.lateness.Observe(max(0, f.Late).Seconds())
 	}
 }

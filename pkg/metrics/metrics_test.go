@@ -36,6 +36,11 @@ func scrape(t testing.TB, m *Metrics) string {
 	return string(body)
 }
 
+// handle gives a worker a handler of the type "does".
+func handle(w *worker.Worker) {
+	worker.Handle(w, "does", func(context.Context, *job.Job, map[string]any) (any, error) { return nil, nil })
+}
+
 const canary = "canary-5cfae1"
 
 // A worker's attempts are counted by how they end, what there is to do is shown, and nothing of a job's own is in it.
@@ -116,7 +121,7 @@ func TestWithoutAStoreNoFigureIsMadeUp(t *testing.T) {
 	natstest.Eventually(t, time.Minute, func() error {
 		text := scrape(t, m)
 		if !strings.Contains(text, "jetcrew_store_up 0\n") || !strings.Contains(text, "jetcrew_nats_connected 0\n") ||
-			strings.Contains(text, "jetcrew_jobs{") {
+			strings.Contains(text, "jetcrew_jobs{") || strings.Contains(text, "jetcrew_nats_rtt_seconds ") {
 			return errors.New(text)
 		}
 		return nil
@@ -192,6 +197,27 @@ func TestTheRoomIsMeasured(t *testing.T) {
 	}
 }
 
+// labelsOf are the labels of what is measured, with their values.
+func labelsOf(t testing.TB, m *Metrics) map[string]map[string]map[string]bool {
+	t.Helper()
+	families, err := m.registry.Gather()
+	require.NoError(t, err)
+	all := make(map[string]map[string]map[string]bool)
+	for _, f := range families {
+		of := make(map[string]map[string]bool)
+		for _, s := range f.GetMetric() {
+			for _, l := range s.GetLabel() {
+				if of[l.GetName()] == nil {
+					of[l.GetName()] = make(map[string]bool)
+				}
+				of[l.GetName()][l.GetValue()] = true
+			}
+		}
+		all[f.GetName()] = of
+	}
+	return all
+}
+
 // The alert rules, the dashboard and the documentation name metrics that exist; the documentation names all.
 func TestWhatIsWrittenAboutMetricsIsTrue(t *testing.T) {
 	t.Parallel()
@@ -204,11 +230,16 @@ func TestWhatIsWrittenAboutMetricsIsTrue(t *testing.T) {
 	t.Cleanup(store.Close)
 	w, err := worker.New(store, worker.Config{})
 	require.NoError(t, err)
+	handle(w)
+	c, err := store.Consume(t.Context(), job.ConsumerConfig{WorkerID: "w", Slots: 1})
+	require.NoError(t, err)
+	t.Cleanup(func() { require.NoError(t, c.Close(context.Background())) })
 	m := New("v1", "dev", zerolog.Nop())
 	m.Store(store)
 	m.Conn(nc)
 	m.Worker(w)
 	m.KVConflicts(func() uint64 { return 0 })
+	m.AttemptStarted(worker.Started{})
 	m.AttemptEnded(worker.Ended{Started: true, Refusal: job.CodeDisabled})
 	m.Fired(scheduler.Fire{Created: true})
 	m.API(http.NotFoundHandler())
@@ -224,6 +255,9 @@ func TestWhatIsWrittenAboutMetricsIsTrue(t *testing.T) {
 	}
 	require.Greater(t, len(exist), 15)
 	word := regexp.MustCompile(`\bjetcrew_[a-z_]+\b`)
+	selector := regexp.MustCompile(`\b(jetcrew_[a-z_]+)\{([^}]*)\}`)
+	label := regexp.MustCompile(`^[a-z]+`)
+	labels := labelsOf(t, m)
 	for _, file := range []string{"alerts.yml", "grafana.json", "metrics.md"} {
 		text, err := os.ReadFile("../../docs/" + file)
 		require.NoError(t, err)
@@ -236,6 +270,23 @@ func TestWhatIsWrittenAboutMetricsIsTrue(t *testing.T) {
 			}
 			require.True(t, exist[name], "%s names %s", file, name)
 			named[name] = true
+		}
+		for _, s := range selector.FindAllStringSubmatch(strings.ReplaceAll(string(text), `\"`, `"`), -1) {
+			of := labels[strings.TrimSuffix(s[1], "_bucket")]
+			matchers := strings.Split(s[2], ",")
+			for _, matcher := range matchers {
+				name := label.FindString(matcher)
+				require.Contains(t, of, name, "%s: %s", file, s[0])
+				if name != "result" && name != "reason" || name == matcher {
+					continue // the values of others are not all there from the beginning
+				}
+				for _, value := range strings.Split(strings.Trim(strings.TrimLeft(matcher[len(name):], "=~!"), `"`), "|") {
+					require.True(t, of[name][value], "%s: %s: %s", file, s[0], value)
+				}
+			}
+			if file == "metrics.md" {
+				require.Len(t, matchers, len(of), "%s: %s", file, s[0])
+			}
 		}
 		if file == "metrics.md" {
 			for name := range exist {
