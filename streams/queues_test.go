@@ -86,7 +86,7 @@ func TestAQueueTellsItsName(t *testing.T) {
 	require.NoError(t, err)
 	require.Contains(t, counts.Queues, "old")
 	require.Contains(t, counts.Queues, queueToken(emoji+"x"))
-	p.open(t).enqueue(spec(emoji+"x", "1")) // names it
+	p.open(t).enqueue(spec(emoji+"x", "1"))     // names it
 	natstest.Eventually(t, soon, func() error { // a consumer hears of a new message a moment after it was acknowledged
 		counts, err := n.Count(t.Context())
 		if err == nil && counts.Queues[emoji+"x"].Ready != 1 {
