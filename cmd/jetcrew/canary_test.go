@@ -46,7 +46,7 @@ func TestAPlantedSecretIsNowhereToBeSeen(t *testing.T) {
 	w := start(t, "work", "--builtin", "echo,fail", "--exec", "says=sh -c '"+fails+"'", "--http", "calls="+target.URL,
 		"--http-secret-env", "HOOK_SECRET", "--http-allow-private", "--listen", "127.0.0.1:0")
 	measured := w.listening(t)
-	s := start(t, "serve", "--listen", "127.0.0.1:0", "--metrics-listen", "127.0.0.1:0")
+	s := start(t, "serve", "--listen", "127.0.0.1:0")
 	api := s.listening(t)
 
 	input := `{"password":"` + canary + `","card":"` + canary + `"}`
