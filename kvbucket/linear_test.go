@@ -39,19 +39,8 @@ type (
 // register is a key's value, "" being none: what all operations on it must look as if they had been done to, one by one.
 // An outcome that is unknown may be any: its effect may come at any time later, or after all else, which is never.
 var register = porcupine.Model{
-	Partition: func(history []porcupine.Operation) [][]porcupine.Operation {
-		byKey := map[string][]porcupine.Operation{}
-		for _, o := range history {
-			key := o.Input.(call).key
-			byKey[key] = append(byKey[key], o)
-		}
-		var parts [][]porcupine.Operation
-		for _, part := range byKey {
-			parts = append(parts, part)
-		}
-		return parts
-	},
-	Init: func() any { return "" },
+	Partition: natstest.ByKey(func(o porcupine.Operation) string { return o.Input.(call).key }),
+	Init:      func() any { return "" },
 	Step: func(state, input, output any) (bool, any) {
 		have, in, out := state.(string), input.(call), output.(answer)
 		fits := func() bool {

@@ -2,7 +2,6 @@ package kvbucket
 
 import (
 	"context"
-	"flag"
 	"sync/atomic"
 	"testing"
 	"time"
@@ -16,16 +15,8 @@ import (
 )
 
 func TestMain(m *testing.M) {
-	flag.Parse()
 	// Most tests wait for a lifetime to be over: far more of them than there are processors can do so at a time.
-	asked := false
-	flag.Visit(func(f *flag.Flag) { asked = asked || f.Name == "test.parallel" })
-	if !asked {
-		if err := flag.Set("test.parallel", "12"); err != nil {
-			panic(err)
-		}
-	}
-	natstest.Main(m)
+	natstest.Main(m, natstest.Parallel(12))
 }
 
 const soon = 30 * time.Second // what must come comes within

@@ -3,7 +3,6 @@ package streams
 import (
 	"context"
 	"errors"
-	"flag"
 	"fmt"
 	"slices"
 	"strings"
@@ -21,16 +20,8 @@ import (
 )
 
 func TestMain(m *testing.M) {
-	flag.Parse()
 	// Most tests wait for a lease to lapse: far more of them than there are processors can do so at a time.
-	asked := false
-	flag.Visit(func(f *flag.Flag) { asked = asked || f.Name == "test.parallel" })
-	if !asked {
-		if err := flag.Set("test.parallel", "12"); err != nil {
-			panic(err)
-		}
-	}
-	natstest.Main(m)
+	natstest.Main(m, natstest.Parallel(12))
 }
 
 const (

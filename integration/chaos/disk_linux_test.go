@@ -181,7 +181,7 @@ func TestDiskFull(t *testing.T) {
 	c.dismiss(hands...)
 }
 
-// Each write waits for a disk that takes twenty of them a second.
+// Each write waits for a disk that takes sixty of them a second, the file system's own among them.
 func TestDiskSlow(t *testing.T) {
 	heavy(t)
 	t.Parallel()

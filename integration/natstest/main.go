@@ -14,9 +14,11 @@
 package natstest
 
 import (
+	"flag"
 	"fmt"
 	"io"
 	"os"
+	"strconv"
 	"testing"
 
 	"go.uber.org/goleak"
@@ -32,8 +34,15 @@ const (
 type Option func(*mainConfig)
 
 type mainConfig struct {
-	roles map[string]func() int
-	leaks []goleak.Option
+	roles    map[string]func() int
+	leaks    []goleak.Option
+	parallel int
+}
+
+// Parallel has n tests run at a time unless the command line says otherwise. Tests that wait rather than work want more
+// of them than there are processors.
+func Parallel(n int) Option {
+	return func(c *mainConfig) { c.parallel = n }
 }
 
 // Role makes run what the test binary does when StartRole starts it under this
@@ -57,7 +66,24 @@ func Main(m *testing.M, opts ...Option) {
 	if role, ok := os.LookupEnv(roleEnv); ok {
 		os.Exit(c.play(role))
 	}
+	if err := c.setParallel(); err != nil {
+		panic(err)
+	}
 	goleak.VerifyTestMain(m, c.leaks...)
+}
+
+func (c *mainConfig) setParallel() error {
+	if c.parallel == 0 {
+		return nil
+	}
+	flag.Parse()
+	const name = "test.parallel"
+	asked := false
+	flag.Visit(func(f *flag.Flag) { asked = asked || f.Name == name })
+	if asked {
+		return nil
+	}
+	return flag.Set(name, strconv.Itoa(c.parallel))
 }
 
 func (c *mainConfig) play(role string) int {

@@ -3,7 +3,6 @@ package pinned
 import (
 	"context"
 	"errors"
-	"flag"
 	"fmt"
 	"os"
 	"testing"
@@ -17,17 +16,13 @@ import (
 )
 
 func TestMain(m *testing.M) {
-	flag.Parse()
-	// Most behaviours take time rather than work: far more of them than there are processors can be tried at a time.
-	if err := flag.Set("test.parallel", "8"); err != nil {
-		panic(err)
-	}
 	g, err := givenServer(os.Getenv)
 	if err != nil {
 		fmt.Fprintf(os.Stderr, "pinned: %v\n", err)
 		os.Exit(2)
 	}
-	natstest.Main(m, g.options()...)
+	// Most behaviours take time rather than work: far more of them than there are processors can be tried at a time.
+	natstest.Main(m, append(g.options(), natstest.Parallel(8))...)
 }
 
 // soon is how long a test waits for what must come.

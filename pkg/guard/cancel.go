@@ -42,7 +42,7 @@ func (g *Guards) flag(ctx context.Context, space, caller, runID string) (bool, e
 	last := errTurns
 	for try := range claimTries {
 		if try > 0 {
-			if err := pause(ctx, try-1); err != nil {
+			if err := kv.Pause(ctx, try-1); err != nil {
 				return false, fmt.Errorf("%w (last: %w)", err, last)
 			}
 		}

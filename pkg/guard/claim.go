@@ -4,7 +4,6 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"math/rand/v2"
 	"time"
 
 	"github.com/jetcrew/jetcrew/pkg/job"
@@ -44,7 +43,7 @@ func (g *Guards) claim(ctx context.Context, key, mine string, ttl time.Duration,
 	}
 	for try := range claimTries {
 		if try > 0 {
-			if err := pause(ctx, try-1); err != nil {
+			if err := kv.Pause(ctx, try-1); err != nil {
 				return fail(err)
 			}
 		}
@@ -106,22 +105,9 @@ func retried(ctx context.Context, do func() (bool, error)) (bool, error) {
 		if !errors.Is(err, kv.ErrUnknown) || try == releaseTries {
 			return ok, err
 		}
-		if perr := pause(ctx, try); perr != nil {
+		if perr := kv.Pause(ctx, try); perr != nil {
 			return false, err
 		}
-	}
-}
-
-// pause waits between two tries, at random, so that those who met once do not meet again.
-func pause(ctx context.Context, lost int) error {
-	longest := min(5+5*time.Duration(lost), 50) * time.Millisecond
-	t := time.NewTimer(rand.N(longest + 1))
-	defer t.Stop()
-	select {
-	case <-t.C:
-		return nil
-	case <-ctx.Done():
-		return ctx.Err()
 	}
 }
 

@@ -13,6 +13,7 @@ import (
 	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
 
+	"github.com/jetcrew/jetcrew/integration/natstest"
 	"github.com/jetcrew/jetcrew/pkg/guard"
 	"github.com/jetcrew/jetcrew/pkg/job"
 	"github.com/jetcrew/jetcrew/pkg/kv"
@@ -26,19 +27,8 @@ type step struct {
 
 // lock is a key with at most one holder, 0 being nobody.
 var lock = porcupine.Model{
-	Partition: func(history []porcupine.Operation) [][]porcupine.Operation {
-		byKey := map[int][]porcupine.Operation{}
-		for _, o := range history {
-			key := o.Input.(step).key
-			byKey[key] = append(byKey[key], o)
-		}
-		var parts [][]porcupine.Operation
-		for _, part := range byKey {
-			parts = append(parts, part)
-		}
-		return parts
-	},
-	Init: func() any { return 0 },
+	Partition: natstest.ByKey(func(o porcupine.Operation) int { return o.Input.(step).key }),
+	Init:      func() any { return 0 },
 	Step: func(state, input, output any) (bool, any) {
 		holder, in, began := state.(int), input.(step), output.(bool)
 		switch {

@@ -193,11 +193,18 @@ func cut(s string) string {
 	if len(s) <= limit {
 		return s
 	}
-	n := limit
-	for n > 0 && !utf8.RuneStart(s[n]) {
-		n--
+	return cutTo(s, limit) + "…"
+}
+
+// cutTo is the beginning of a text, to a whole character.
+func cutTo(s string, bytes int) string {
+	if len(s) <= bytes {
+		return s
 	}
-	return s[:n] + "…"
+	for bytes > 0 && !utf8.RuneStart(s[bytes]) {
+		bytes--
+	}
+	return s[:bytes]
 }
 
 // writeJSON writes answers as jetcrew writes its documents.

@@ -41,8 +41,15 @@ func TestWaitsOutlastTheServersTimeouts(t *testing.T) {
 	s := &served{t: t, url: "http://" + l.Addr().String()}
 	stream := s.listen("", "")
 	stream.until("watching")
-	answered := make(chan answer, 1)
-	go func() { answered <- s.ask("POST", "/v1/calls?wait=5m", `{"type":"slow"}`) }()
+	call := func(body string) <-chan answer {
+		answered := make(chan answer, 1)
+		go func() {
+			defer close(answered) // also where asking has failed the test
+			answered <- s.ask("POST", "/v1/calls?wait=5m", body)
+		}()
+		return answered
+	}
+	answered := call(`{"type":"slow"}`)
 	<-begun
 	for beats := 0; beats < 4; { // so long
 		require.True(t, stream.lines.Scan())
@@ -59,7 +66,7 @@ func TestWaitsOutlastTheServersTimeouts(t *testing.T) {
 	require.Equal(t, 200, (<-answered).status)
 	stream.until("succeeded")
 
-	go func() { answered <- s.ask("POST", "/v1/calls?wait=5m", `{"type":"nobody","queue":"nobody"}`) }()
+	answered = call(`{"type":"nobody","queue":"nobody"}`)
 	require.Eventually(t, func() bool { return len(cfg.Calls.cfg.Guards.Active()) == 1 }, soon, 5*time.Millisecond)
 	stop()
 	cfg.Events.Close()

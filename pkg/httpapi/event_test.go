@@ -13,6 +13,7 @@ import (
 	"testing"
 	"time"
 
+	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
 
 	"github.com/jetcrew/jetcrew/pkg/client"
@@ -242,7 +243,7 @@ func TestNothingIsLostOverDisconnects(t *testing.T) {
 					spec.Delay = time.Duration(i) * time.Millisecond
 				}
 				_, err := f.EnqueueSpec(context.Background(), spec)
-				require.NoError(t, err)
+				assert.NoError(t, err)
 			}
 		})
 	}

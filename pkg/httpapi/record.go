@@ -4,7 +4,6 @@ import (
 	"context"
 	"errors"
 	"maps"
-	"strings"
 	"sync"
 	"time"
 
@@ -146,7 +145,7 @@ func (a *Access) failed(f Failure) {
 	f.At = a.now().Truncate(time.Millisecond)
 	f.Error = redact.Text(f.Error)
 	if len(f.Error) > maxFailureText {
-		f.Error = strings.ToValidUTF8(f.Error[:maxFailureText], "") + "..."
+		f.Error = cutTo(f.Error, maxFailureText) + "..."
 	}
 	a.record.mu.Lock()
 	defer a.record.mu.Unlock()
@@ -271,12 +270,4 @@ func (a *Access) recordOf(in *info, from string, status int) {
 			ErrorID: x.id, Token: token, Operation: in.operation, Space: space, Status: status, Code: in.code, Request: in.id, Error: x.err.Error(),
 		})
 	}
-}
-
-// cutTo is the beginning of a text.
-func cutTo(s string, bytes int) string {
-	if len(s) <= bytes {
-		return s
-	}
-	return strings.ToValidUTF8(s[:bytes], "")
 }

@@ -9,6 +9,7 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"github.com/jetcrew/jetcrew/pkg/job"
+	"github.com/jetcrew/jetcrew/scheduler"
 )
 
 // openAPI is what the tests read of the document.
@@ -70,4 +71,11 @@ func TestTheDocumentDescribesWhatIsServed(t *testing.T) {
 		names := slices.DeleteFunc(memberNames(of), func(n string) bool { return n == "" }) // embedded
 		require.ElementsMatch(t, names, described, schema)
 	}
+}
+
+func TestSchedulesAreDescribedAsTheyAre(t *testing.T) {
+	require.ElementsMatch(t, memberNames(reflect.TypeFor[scheduler.Spec]()), memberNames(reflect.TypeFor[ScheduleSpec]()))
+	record := slices.DeleteFunc(memberNames(reflect.TypeFor[Schedule]()), func(n string) bool { return n == "" }) // embedded
+	stored := slices.DeleteFunc(memberNames(reflect.TypeFor[scheduler.Schedule]()), func(n string) bool { return n == "" })
+	require.ElementsMatch(t, stored, record)
 }

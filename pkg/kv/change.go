@@ -77,7 +77,7 @@ func (s *Space) change(ctx context.Context, key, composed string, decide func(ra
 	defer leave()
 	for n := range changeTries {
 		if n > 0 {
-			if err := pause(ctx, n-1); err != nil {
+			if err := Pause(ctx, n-1); err != nil {
 				return s.failed("change", key, err)
 			}
 		}
@@ -115,9 +115,9 @@ func (s *Store) write(ctx context.Context, key string, read *string, write *next
 	return true, nil // there is nothing, and nothing there shall be
 }
 
-// pause waits between two tries, at random, so that those who met once do not meet again: up to 5 ms after the first
-// one, 5 more after each, and never more than 50.
-func pause(ctx context.Context, lost int) error {
+// Pause waits after so many races for a key that were lost before this one, at random, so that those who met once do not
+// meet again: up to 5 ms after the first one, 5 more after each, and never more than 50. Its error is ctx's.
+func Pause(ctx context.Context, lost int) error {
 	longest := min(5+5*time.Duration(lost), 50) * time.Millisecond
 	t := time.NewTimer(rand.N(longest + 1))
 	defer t.Stop()
